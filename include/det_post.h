@@ -283,6 +283,8 @@ typedef struct det_post_transform det_post_transform;
 typedef struct det_post_detection_2d det_post_detection_2d;
 typedef struct det_post_rotated_detection_2d det_post_rotated_detection_2d;
 typedef struct det_post_detection_3d det_post_detection_3d;
+typedef struct det_post_keypoint det_post_keypoint;
+typedef struct det_post_mask det_post_mask;
 typedef struct det_post_detections det_post_detections;
 typedef struct det_post_stage_time det_post_stage_time;
 typedef struct det_post_counter det_post_counter;
@@ -569,6 +571,31 @@ struct det_post_detection_3d {
     uint32_t has;
 };
 
+/** A keypoint of a detection, in pixels of the image. */
+struct det_post_keypoint {
+    /** Column, from 0 to the width of the image. */
+    float x;
+    /** Row, from 0 to its height. */
+    float y;
+    /** Score in [0, 1]; 1 of networks that give none. */
+    float score;
+};
+
+/** The mask of a detection: bits of the pixels inside a window of the image. Rows follow each
+ * other from the top, each in `(width + 31) / 32` words, the left pixel in the lowest bit. */
+struct det_post_mask {
+    /** First column of the window. */
+    uint32_t left;
+    /** First row of the window. */
+    uint32_t top;
+    /** Columns of the window. */
+    uint32_t width;
+    /** Rows of the window. */
+    uint32_t height;
+    /** Position of its first word in `mask_words`. */
+    uint32_t first_word;
+};
+
 /** The detections of a frame, in the total order: score descending, then class, then position
  * in the network's output. */
 struct det_post_detections {
@@ -592,6 +619,23 @@ struct det_post_detections {
     const det_post_detection_3d *boxes_3d;
     /** Why the pose of a sensor is unknown, without which the frame was processed; or `NULL`. */
     const char *degraded;
+    /** Keypoints of each detection; 0 of a head without keypoints. */
+    size_t num_keypoints;
+    /** `num_detections * num_keypoints`, detection by detection in the network's order, or `NULL`. */
+    const det_post_keypoint *keypoints;
+    /** Number of masks: of the first detections. 0 of a head without masks; less than
+     * `num_detections` where `mask_capacity_bytes` was reached. */
+    size_t num_masks;
+    /** The masks, or `NULL`. */
+    const det_post_mask *masks;
+    /** Number of `mask_words`. */
+    size_t num_mask_words;
+    /** The bits of all masks, or `NULL`. */
+    const uint32_t *mask_words;
+    /** Width of the image that masks are of; 0 of a head without masks. */
+    uint32_t mask_image_width;
+    /** Height of that image. */
+    uint32_t mask_image_height;
 };
 
 /** The duration of a stage. */

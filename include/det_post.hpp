@@ -140,6 +140,26 @@ public:
   {
     return {found_->boxes_3d, found_->num_detections};
   }
+  /// Keypoints of a detection; none of a head without keypoints.
+  Span<det_post_keypoint> keypoints(std::size_t detection) const noexcept
+  {
+    const std::size_t num = found_->num_keypoints;
+    if (found_->keypoints == nullptr || detection >= found_->num_detections) {return {};}
+    return {found_->keypoints + detection * num, num};
+  }
+  /// Masks of the first detections; none of a head without masks.
+  Span<det_post_mask> masks() const noexcept {return {found_->masks, found_->num_masks};}
+  /// Whether a mask covers a pixel of the image.
+  bool covers(const det_post_mask & mask, std::uint32_t x, std::uint32_t y) const noexcept
+  {
+    if (x < mask.left || y < mask.top || x - mask.left >= mask.width || y - mask.top >= mask.height) {
+      return false;
+    }
+    const std::uint32_t column = x - mask.left;
+    const std::size_t row = y - mask.top;
+    const std::size_t word = mask.first_word + row * ((mask.width + 31) / 32) + column / 32;
+    return (found_->mask_words[word] >> (column % 32) & 1u) != 0;
+  }
   /// Number of detections of any kind.
   std::size_t size() const noexcept {return found_->num_detections;}
   /// Stamp, coordinate frame and the rest.

@@ -145,7 +145,7 @@ def evaluate(
     - ``drives``: in place of both, a list of drives, such as the ``drives.jsonl`` of a fleet.
     - ``out``: a folder for precision-recall curves and calibration plots.
     - ``html``: a page for a browser: tables, curves and the worst frames of every sensor.
-    - ``coco``: a folder for boxes in images as files of COCO.
+    - ``coco``: a folder for boxes, masks and keypoints in images as files of COCO.
     - ``pairs``: topics of detections and the topics of truth that they belong to.
     - ``max_range`` to ``count_missing``: which objects count; without them the defaults of the
       program.

@@ -99,6 +99,8 @@ pub struct Found {
     velocities: Option<Vec<f32>>,
     /// Number, rows and columns of the masks, and their pixels.
     masks: Option<([usize; 3], Vec<u8>)>,
+    /// Keypoints of a detection, and x, y and score of all.
+    keypoints: Option<(usize, Vec<f32>)>,
 }
 
 impl Found {
@@ -115,12 +117,24 @@ impl Found {
                 classes: detections.iter().map(|found| i64::from(found.class)).collect(),
                 velocities: None,
                 masks: None,
+                keypoints: None,
             }
         }
         match detections {
             Detections::Boxes2d(found) => columns(found, |b| [b.x1, b.y1, b.x2, b.y2]),
             Detections::Masked2d(found, masks) => Self {
                 masks: Some(pixels_of(masks)),
+                ..columns(found, |b| [b.x1, b.y1, b.x2, b.y2])
+            },
+            Detections::Keypoints2d(found, keypoints) => Self {
+                keypoints: Some((
+                    keypoints.num_per_detection,
+                    keypoints
+                        .all
+                        .iter()
+                        .flat_map(|point| [point.x, point.y, point.score])
+                        .collect(),
+                )),
                 ..columns(found, |b| [b.x1, b.y1, b.x2, b.y2])
             },
             Detections::RotatedBoxes2d(found) => {
@@ -144,6 +158,7 @@ impl Found {
                     .collect::<Option<Vec<_>>>()
                     .map(|velocities| velocities.into_iter().flatten().collect()),
                 masks: None,
+                keypoints: None,
             },
         }
     }
@@ -169,6 +184,10 @@ impl Found {
         }
         if let Some((shape, pixels)) = self.masks {
             arrays.set_item("masks", array_of(Column::U8(pixels), &shape)?)?;
+        }
+        if let Some((num_keypoints, numbers)) = self.keypoints {
+            let shape = [num, num_keypoints, 3];
+            arrays.set_item("keypoints", array_of(Column::F32(numbers), &shape)?)?;
         }
         Ok(arrays)
     }

@@ -81,6 +81,22 @@ def test_a_camera_gives_masks() -> None:
         assert mask.sum() == mask[top:bottom, left:right].sum()
 
 
+def test_a_camera_gives_keypoints() -> None:
+    shared = Path(os.environ.get("DET_POST_SHARED_DATA", "../shared/data"))
+    network = shared / "detr" / "yolo26_pose_tiny.onnx"
+    if not network.exists():
+        pytest.skip("needs DET_POST_SHARED_DATA")
+    params = {"c.input": "/i", "c.model_path": str(network), "c.engine.kind": "rten"}
+    camera = det_post.Camera([], params={**params, "c.score_threshold": 0.25}, device="cpu")
+    image = np.random.default_rng(5).integers(0, 255, (210, 150, 3)).astype(np.uint8)
+    found = camera.process(image)
+    keypoints, boxes = found["keypoints"], found["boxes"]
+    assert keypoints.dtype == np.float32 and len(boxes) > 0
+    assert keypoints.shape[0] == len(boxes) and keypoints.shape[2] == 3
+    assert (keypoints[..., 0] <= 150).all() and (keypoints[..., 1] <= 210).all()
+    assert (keypoints >= 0).all() and (keypoints[..., 2] <= 1).all() and keypoints[..., :2].max() > 1
+
+
 def test_a_lidar_gives_the_detections_of_a_replay(
     drive: Path, config: Path, tmp_path: Path
 ) -> None:

@@ -34,7 +34,7 @@ pub(super) struct EvalArguments {
     /// Folder for precision-recall curves and calibration plots.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Folder for boxes in images as files of COCO: a truth and a list of detections per camera.
+    /// Folder for boxes, masks and keypoints in images as files of COCO: a truth and a list of detections per camera.
     #[arg(long, value_name = "DIR")]
     coco: Option<PathBuf>,
     /// Says which topic of truth a topic of detections belongs to; else the frame of reference does.

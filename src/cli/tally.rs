@@ -49,9 +49,9 @@ impl Tally {
         });
         let mut count = |class: u32| *channel.num_found.entry(class).or_default() += 1;
         match found.detections {
-            Detections::Boxes2d(found) | Detections::Masked2d(found, _) => {
-                found.iter().for_each(|of| count(of.class))
-            }
+            Detections::Boxes2d(found)
+            | Detections::Masked2d(found, _)
+            | Detections::Keypoints2d(found, _) => found.iter().for_each(|of| count(of.class)),
             Detections::RotatedBoxes2d(found) => found.iter().for_each(|of| count(of.class)),
             Detections::Boxes3d(found) => found.iter().for_each(|of| count(of.class)),
         }

@@ -16,7 +16,7 @@ use super::value::Length::Exactly;
 use super::value::{integer, list, number, whole};
 use super::zero_copy::zero_copy;
 use det_post_types::{
-    Box2d, Candidate, EngineKind, EngineOptions, JpegOptions, Nms2d, Result, Size, Usage,
+    Box2d, Candidate, EngineKind, EngineOptions, JpegOptions, Keypoint, Nms2d, Result, Size, Usage,
 };
 
 /// How a camera channel is deployed.
@@ -103,6 +103,11 @@ impl CameraConfig {
         if self.facts.layout.has_masks() {
             let n = self.mask_capacity_bytes;
             buffers.push(("mask_capacity_bytes", n.to_string(), n as u64));
+        }
+        if let Some(rows) = self.facts.layout.keypoints(1) {
+            let n = self.max_detections;
+            let bytes = super::memory::bytes(&[n, rows.num_keypoints, size_of::<Keypoint>()]);
+            buffers.push(("max_detections", n.to_string(), bytes));
         }
         buffers
     }

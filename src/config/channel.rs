@@ -173,6 +173,11 @@ impl ChannelKind {
         }
     }
 
+    /// Whether detections have keypoints.
+    pub fn has_keypoints(&self) -> bool {
+        matches!(self, Self::Camera(camera) if camera.facts.layout.keypoints(1).is_some())
+    }
+
     /// The lowest score from which any detection is published.
     pub fn lowest_score_threshold(&self) -> f32 {
         match self {
@@ -314,8 +319,9 @@ fn parameters(
         Facts::Surround(_) => Transforms::OfFrames,
     };
     let output = node.expand(&output(p, name));
-    let publish = PublishConfig::read(p, node, &output, &facts);
+    let mut publish = PublishConfig::read(p, node, &output, &facts);
     let Sensor { kind, engine, jpeg } = sensor(p, head, facts);
+    publish.format.keypoint_threshold = kind.lowest_score_threshold();
     let own_device = p.optional(
         "device",
         Fixed,

@@ -140,6 +140,7 @@ fn format(p: &mut Reader<'_>, facts: &Facts) -> OutputFormat {
         class_ids: class_ids(p, class_names),
         class_names: class_names.to_vec(),
         objects: objects(p, facts, output_type),
+        keypoint_threshold: 0.0,
     }
 }
 

@@ -3,7 +3,9 @@
 use super::surround::draw_surround;
 use crate::config::{ChannelConfig, ChannelKind};
 use crate::detectors::{FrameSet, Payload};
-use det_post_eval::draw::{BEV_SIZE, BevImage, Canvas, draw_boxes, draw_masks, image_canvas};
+use det_post_eval::draw::{
+    BEV_SIZE, BevImage, Canvas, draw_boxes, draw_keypoints, draw_masks, image_canvas,
+};
 use det_post_types::{Detections, PointRange, Result, Size};
 
 /// Size of the image of a frame without an image whose size is unknown.
@@ -13,7 +15,7 @@ const EMPTY_IMAGE: Size = Size::new(640, 640);
 const DEFAULT_RANGE: PointRange = PointRange { min: [-60.0, -60.0, -3.0], max: [60.0, 60.0, 5.0] };
 
 /// The detections of a frame on its inputs: boxes in an image on the reference
-/// input's image, over their masks; boxes in space projected into the images of a surround channel,
+/// input's image, over their masks or keypoints; boxes in space projected into the images of a surround channel,
 /// else from above, inside `range`, over the points of the first input that is a
 /// cloud.
 ///
@@ -36,6 +38,13 @@ pub fn draw(
         Detections::Masked2d(found, masks) => {
             let mut canvas = camera_canvas(frame, reference, config)?;
             draw_masks(&mut canvas, found, &masks);
+            draw_boxes(&mut canvas, found, class_names);
+            Ok(canvas)
+        }
+        Detections::Keypoints2d(found, keypoints) => {
+            let mut canvas = camera_canvas(frame, reference, config)?;
+            let threshold = config.publish.format.keypoint_threshold;
+            draw_keypoints(&mut canvas, found, &keypoints, threshold);
             draw_boxes(&mut canvas, found, class_names);
             Ok(canvas)
         }

@@ -6,11 +6,13 @@
 
 mod annotations;
 mod frame;
+mod keypoints;
 mod label_images;
 mod markers;
 mod surround;
 
-pub use annotations::encode_annotations;
+pub use annotations::{encode_annotations, encode_detections};
 pub use frame::draw;
+pub use keypoints::{KEYPOINTS, encode_keypoints};
 pub use label_images::LabelImage;
 pub use markers::encode_markers;

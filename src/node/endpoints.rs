@@ -4,7 +4,7 @@
 use crate::config::{
     ChannelConfig, ChannelKind, Config, DeclaredParameter, InputConfig, QosOverrides,
 };
-use crate::draw::LabelImage;
+use crate::draw::{KEYPOINTS, LabelImage};
 use det_post_ros::middleware::{
     Durability, Handler, InputKind, Middleware, Publisher, Qos, Receiver, Reliability,
     Subscription, Switch, Watcher,
@@ -91,6 +91,7 @@ pub(super) fn endpoints(config: &Config, resolve: impl Fn(&str) -> String) -> Ve
         found.extend(shown.map(|topic| (topic, Publisher, MARKERS_QOS)));
         let label_images = topics.label_images.into_iter().flatten();
         found.extend(label_images.map(|topic| (topic, Publisher, DEBUG_IMAGE_QOS)));
+        found.extend(topics.keypoints.map(|topic| (topic, Publisher, Qos::DEFAULT)));
         found.push((topics.debug_image, Publisher, DEBUG_IMAGE_QOS));
         found.push((topics.compressed_debug_image, Publisher, DEBUG_IMAGE_QOS));
         let times = topics.debug_times.into_iter().flatten().chain(topics.published_time);
@@ -144,6 +145,8 @@ pub(super) struct OutputTopics {
     pub(super) annotations: Option<String>,
     /// Of masks.
     pub(super) label_images: Option<[String; 2]>,
+    /// Of heads with keypoints.
+    pub(super) keypoints: Option<String>,
     pub(super) debug_image: String,
     pub(super) compressed_debug_image: String,
     /// Cyclic time, processing time, latency.
@@ -179,6 +182,7 @@ impl OutputTopics {
                 .publish
                 .has_label_images
                 .then(|| LabelImage::ALL.map(|image| below(output, image.topic()))),
+            keypoints: config.kind.has_keypoints().then(|| below(output, KEYPOINTS)),
             debug_times: debug_times.map(|topic| DEBUG_TIMES.map(|name| below(topic, name))),
             debug_times_type: config.publish.debug_times_type,
             published_time: config

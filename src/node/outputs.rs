@@ -10,12 +10,14 @@ use super::endpoints::{DEBUG_IMAGE_QOS, DIAGNOSTICS_TOPIC, MARKERS_QOS, OutputTo
 use super::publisher::{GatedPublisher, OutputGate};
 use crate::config::ChannelConfig;
 use crate::detectors::FrameInput;
-use crate::draw::{LabelImage, encode_annotations, encode_markers};
+use crate::draw::{LabelImage, encode_detections, encode_keypoints, encode_markers};
 use crate::runtime::channel::{Channel, ChannelFrame};
-use det_post_ros::messages::{DiagnosticArray, Image, ImageAnnotations, LabelInfo, MarkerArray};
+use det_post_ros::messages::{
+    DiagnosticArray, Image, ImageAnnotations, LabelInfo, MarkerArray, PointCloud2,
+};
 use det_post_ros::middleware::{Middleware, Qos};
 use det_post_ros::{NodeName, OutputType};
-use det_post_types::{Detections, Header, ImageBox, Result, Stamp};
+use det_post_types::{Detections, Header, Result, Stamp};
 
 /// The publishers of a channel.
 pub struct ChannelOutputs {
@@ -33,12 +35,14 @@ pub struct ChannelOutputs {
     shows_markers: bool,
     /// Of channels that publish masks: [`LabelImage::ALL`].
     label_images: Vec<(LabelImage, GatedPublisher)>,
+    /// Of heads with keypoints.
+    keypoints: Option<GatedPublisher>,
     debug_image: DebugImage,
     debug_times: DebugTimes,
     voxel_status: Option<VoxelStatus>,
     gate: OutputGate,
     message: Vec<u8>,
-    /// The pixels of a label image.
+    /// The pixels of a label image, or keypoints.
     pixels: Vec<u8>,
 }
 
@@ -85,6 +89,10 @@ impl ChannelOutputs {
         {
             label_images.push((image, advertise(topic, Image::TYPE, DEBUG_IMAGE_QOS)?));
         }
+        let keypoints = match &topics.keypoints {
+            Some(topic) => Some(advertise(topic, PointCloud2::TYPE, Qos::DEFAULT)?),
+            None => None,
+        };
         let debug_image = DebugImage::open(&topics, &mut advertise)?;
         let debug_times = DebugTimes::open(&topics, &mut advertise);
         let voxel_status = match &config.live.voxel_status {
@@ -103,6 +111,7 @@ impl ChannelOutputs {
             annotations,
             shows_markers: false,
             label_images,
+            keypoints,
             debug_image,
             debug_times,
             voxel_status,
@@ -141,6 +150,7 @@ impl ChannelOutputs {
         let have = |publisher: &GatedPublisher| publisher.num_subscribers() > 0;
         let label_images = self.label_images.iter().map(|(_, publisher)| publisher);
         let shown = self.markers.iter().chain(&self.annotations).chain(label_images);
+        let shown = shown.chain(&self.keypoints);
         detections.chain(shown).any(have) || self.debug_image.has_subscribers()
     }
 
@@ -155,6 +165,11 @@ impl ChannelOutputs {
             let format = &config.publish.format;
             format.encode(*output_type, header, *detections, &mut self.message)?;
             publisher.publish(&self.message)?;
+        }
+        if let (Some(keypoints), Some(publisher)) = (detections.keypoints(), &mut self.keypoints) {
+            let Self { pixels, message, .. } = self;
+            encode_keypoints(header, detections.len(), &keypoints, pixels, message)?;
+            publisher.publish(message)?;
         }
         Ok(())
     }
@@ -201,21 +216,9 @@ impl ChannelOutputs {
         }
         let annotations = self.annotations.as_mut();
         if let Some(annotations) = annotations.filter(|topic| topic.num_subscribers() > 0) {
-            let (stamp, names) = (header.stamp, config.kind.class_names());
-            let message = &mut self.message;
-            match *detections {
-                Detections::Boxes2d(found) | Detections::Masked2d(found, _) => {
-                    encode_annotations(stamp, found, names, message)?
-                }
-                Detections::RotatedBoxes2d(found) => {
-                    encode_annotations(stamp, found, names, message)?;
-                }
-                // Markers show them.
-                Detections::Boxes3d(_) => {
-                    encode_annotations::<ImageBox>(stamp, &[], names, message)?;
-                }
-            }
-            annotations.publish(message)?;
+            let shown = (config.kind.class_names(), config.publish.format.keypoint_threshold);
+            encode_detections(header.stamp, detections, shown, &mut self.message)?;
+            annotations.publish(&self.message)?;
         }
         if let Detections::Masked2d(found, masks) = detections {
             let Self { label_images, message, pixels, .. } = self;

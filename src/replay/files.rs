@@ -7,20 +7,18 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-
+use super::lines::write_line;
 use super::report::Report;
 use super::{Replay, ReplayDetections, ReplayFrame};
 use crate::config::ChannelConfig;
-use crate::draw::{self, LabelImage};
+use crate::draw::{self, KEYPOINTS, LabelImage};
 use det_post_ros::OutputType;
 use det_post_ros::bag::{BagWriter, Durability, OfferedQos};
-use det_post_ros::messages::{Image, ImageAnnotations, LabelInfo, MarkerArray, definition};
-use det_post_ros::output_folder::{OutputFolder, Replaces};
-use det_post_types::{
-    Box2d, Detection2d, Detections, Error, ErrorKind, Header, ImageBox, Masks, Result, Rle,
-    RotatedBox2d,
+use det_post_ros::messages::{
+    Image, ImageAnnotations, LabelInfo, MarkerArray, PointCloud2, definition,
 };
+use det_post_ros::output_folder::{OutputFolder, Replaces};
+use det_post_types::{Detections, Error, ErrorKind, Result};
 
 /// The results of a replay; those of an earlier one are replaced. `unit.json` is the record of a
 /// fleet about them, and goes with them.
@@ -32,7 +30,7 @@ pub(crate) const RESULTS: &[&str] =
 /// | file | content |
 /// |---|---|
 /// | `detections.jsonl` | one line per processed frame |
-/// | `detections/` | a recording of the detections, of what viewers draw of them (`…/markers`, `…/annotations`), of label images and, latched, of the class tables of outputs of `vision_msgs` |
+/// | `detections/` | a recording of the detections, of what viewers draw of them (`…/markers`, `…/annotations`), of keypoints, of label images and, latched, of the class tables of outputs of `vision_msgs` |
 /// | `report.json` | the [`Report`] |
 /// | `images/` | the first frames of each channel with their detections |
 ///
@@ -46,7 +44,7 @@ pub struct ReplayFiles {
     channels: Vec<ChannelTopics>,
     num_images: u64,
     message: Vec<u8>,
-    /// The pixels of a label image.
+    /// The pixels of a label image, or keypoints.
     pixels: Vec<u8>,
 }
 
@@ -58,6 +56,8 @@ struct ChannelTopics {
     shown: usize,
     /// Of masks, where they are published.
     label_images: Vec<(LabelImage, usize)>,
+    /// Of heads with keypoints.
+    keypoints: Option<usize>,
     /// The class table, where a message of `vision_msgs` has one.
     labels: Option<usize>,
     are_labels_written: bool,
@@ -126,16 +126,11 @@ impl ReplayFiles {
             self.bag.write(topic, *log_time, &self.message)?;
         }
         let names = kind.class_names();
-        match *detections {
-            Detections::Boxes2d(found) | Detections::Masked2d(found, _) => {
-                draw::encode_annotations(header.stamp, found, names, &mut self.message)?;
-            }
-            Detections::RotatedBoxes2d(found) => {
-                draw::encode_annotations(header.stamp, found, names, &mut self.message)?;
-            }
-            Detections::Boxes3d(found) => {
-                draw::encode_markers(header, found, names, &mut self.message)?;
-            }
+        if let Detections::Boxes3d(found) = *detections {
+            draw::encode_markers(header, found, names, &mut self.message)?;
+        } else {
+            let shown = (names, publish.format.keypoint_threshold);
+            draw::encode_detections(header.stamp, detections, shown, &mut self.message)?;
         }
         self.bag.write(topics.shown, *log_time, &self.message)?;
         if let Detections::Masked2d(found, masks) = detections {
@@ -143,6 +138,11 @@ impl ReplayFiles {
                 image.encode(header, found, masks, &mut self.pixels, &mut self.message)?;
                 self.bag.write(topic, *log_time, &self.message)?;
             }
+        }
+        if let (Some(keypoints), Some(topic)) = (detections.keypoints(), topics.keypoints) {
+            let (data, message) = (&mut self.pixels, &mut self.message);
+            draw::encode_keypoints(header, detections.len(), &keypoints, data, message)?;
+            self.bag.write(topic, *log_time, message)?;
         }
         let topics = &mut self.channels[frame.channel];
         if topics.num_drawn < self.num_images {
@@ -222,149 +222,24 @@ fn add_topics(bag: &mut BagWriter, config: &ChannelConfig) -> Result<ChannelTopi
             label_images.push((image, add(&topic, Image::TYPE, OfferedQos::default())?));
         }
     }
-    let (are_labels_written, num_drawn) = (false, 0);
-    Ok(ChannelTopics { detections, shown, label_images, labels, are_labels_written, num_drawn })
+    let keypoints = match config.kind.has_keypoints() {
+        true => {
+            let topic = format!("{}/{KEYPOINTS}", config.output);
+            Some(add(&topic, PointCloud2::TYPE, OfferedQos::default())?)
+        }
+        false => None,
+    };
+    Ok(ChannelTopics {
+        detections,
+        shown,
+        label_images,
+        keypoints,
+        labels,
+        are_labels_written: false,
+        num_drawn: 0,
+    })
 }
 
 fn cannot(verb: &str, path: &Path) -> Error {
     Error::new(ErrorKind::Io, "outputs", format!("cannot {verb} {}", path.display()))
-}
-
-/// One line of `detections.jsonl`. Other tools read these names.
-#[derive(Serialize)]
-struct Line<'a> {
-    channel: &'a str,
-    topic: &'a str,
-    stamp_ns: i64,
-    frame_id: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detections_2d: Option<Vec<Line2d<'a>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detections_3d: Option<Vec<Line3d<'a>>>,
-}
-
-/// A detection in source-image pixels.
-#[derive(Serialize)]
-struct Line2d<'a> {
-    class_id: u32,
-    class_name: &'a str,
-    score: f32,
-    #[serde(flatten)]
-    bbox: LineBox,
-    /// Of heads with masks; absent for a mask beyond the capacity.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mask: Option<LineMask>,
-}
-
-/// A mask as COCO writes it.
-#[derive(Serialize)]
-struct LineMask {
-    /// Rows and columns of the source image.
-    size: [u32; 2],
-    /// Lengths of runs, column by column, as a string.
-    counts: String,
-}
-
-impl LineMask {
-    fn of(masks: &Masks<'_>, detection: usize) -> Option<Self> {
-        let rle = Rle::of(&masks.get(detection)?);
-        let size = [rle.size().height, rle.size().width];
-        Some(Self { size, counts: rle.to_compressed() })
-    }
-}
-
-/// A box in source-image pixels.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum LineBox {
-    Aligned {
-        /// Left, top, right, bottom.
-        r#box: [f32; 4],
-    },
-    Rotated {
-        center: [f32; 2],
-        /// Width, height.
-        size: [f32; 2],
-        /// Turn of the width from +x towards +y, in radians.
-        theta: f32,
-    },
-}
-
-impl<'a> Line2d<'a> {
-    fn new<B: Copy + Into<ImageBox>>(detection: &Detection2d<B>, class_name: &'a str) -> Self {
-        let bbox = match detection.bbox.into() {
-            ImageBox::Aligned(Box2d { x1, y1, x2, y2 }) => {
-                LineBox::Aligned { r#box: [x1, y1, x2, y2] }
-            }
-            ImageBox::Rotated(RotatedBox2d { cx, cy, width, height, angle_rad }) => {
-                LineBox::Rotated { center: [cx, cy], size: [width, height], theta: angle_rad }
-            }
-        };
-        Self { class_id: detection.class, class_name, score: detection.score, bbox, mask: None }
-    }
-}
-
-/// A detection in the cloud's frame, metres and radians.
-#[derive(Serialize)]
-struct Line3d<'a> {
-    class_id: u32,
-    class_name: &'a str,
-    score: f32,
-    center: [f32; 3],
-    /// Length, width, height.
-    size: [f32; 3],
-    yaw: f32,
-    velocity: Option<[f32; 2]>,
-}
-
-fn write_line(
-    lines: &mut BufWriter<File>,
-    config: &ChannelConfig,
-    header: &Header<'_>,
-    detections: Detections<'_>,
-) -> std::io::Result<()> {
-    let class_names = config.kind.class_names();
-    let name_of = |class: u32| class_names.get(class as usize).map_or("", String::as_str);
-    let mut line = Line {
-        channel: &config.name,
-        topic: &config.output,
-        stamp_ns: header.stamp.nanos(),
-        frame_id: header.frame_id,
-        detections_2d: None,
-        detections_3d: None,
-    };
-    match detections {
-        Detections::Boxes2d(detections) => {
-            let detections = detections.iter().map(|d| Line2d::new(d, name_of(d.class)));
-            line.detections_2d = Some(detections.collect());
-        }
-        Detections::Masked2d(detections, masks) => {
-            let lines = detections.iter().enumerate().map(|(index, d)| Line2d {
-                mask: LineMask::of(&masks, index),
-                ..Line2d::new(d, name_of(d.class))
-            });
-            line.detections_2d = Some(lines.collect());
-        }
-        Detections::RotatedBoxes2d(detections) => {
-            let detections = detections.iter().map(|d| Line2d::new(d, name_of(d.class)));
-            line.detections_2d = Some(detections.collect());
-        }
-        Detections::Boxes3d(detections) => {
-            let detections = detections.iter().map(|d| {
-                let b = &d.object.bbox;
-                Line3d {
-                    class_id: d.class,
-                    class_name: name_of(d.class),
-                    score: d.score,
-                    center: b.center,
-                    size: [b.length_m, b.width_m, b.height_m],
-                    yaw: b.yaw_rad,
-                    velocity: d.object.velocity_mps,
-                }
-            });
-            line.detections_3d = Some(detections.collect());
-        }
-    }
-    serde_json::to_writer(&mut *lines, &line)?;
-    lines.write_all(b"\n")
 }

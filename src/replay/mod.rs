@@ -13,6 +13,7 @@ mod frame;
 mod frames_in_flight;
 mod in_order;
 mod input;
+mod lines;
 mod options;
 mod paced;
 mod report;

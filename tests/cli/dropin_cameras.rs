@@ -210,9 +210,19 @@ fn yolo_ros_in_cpp_has_other_keys_and_defaults() {
     assert_eq!(layout(&["model:=yolo26m-obb.onnx"]), "obb");
     assert_eq!(layout(&["model:=yolo26m-obb.onnx", "model_type:=YOLO"]), "v8");
     assert_eq!(layout(&["model:=m.onnx", "model_type:=OBB"]), "obb");
+    for given in [
+        &["model:=m.onnx", "model_type:=Pose"][..],
+        &["model:=yolo11n-pose.onnx"],
+        &["model:=yolo11n-pose.onnx", "model_type:=YOLO"],
+    ] {
+        assert_eq!(layout(given), "pose");
+    }
+    for given in [&["model:=m.onnx", "model_type:=Segment"][..], &["model:=yolo26s-seg.onnx"]] {
+        assert_eq!(layout(given), "seg");
+    }
     for (more, part) in [
-        (&["model:=m.onnx", "model_type:=Segment"][..], "model_type"),
-        (&["model:=yolo26s-seg.onnx"], "yolo26s-seg.onnx"),
+        (&["model:=m.onnx", "model_type:=Classify"][..], "model_type"),
+        (&["model:=yolo26s-cls.onnx"], "yolo26s-cls.onnx"),
         (&[], "model: is missing"),
         (&["model:=m.onnx", "depth_image_topic:=/depth"], "names a topic"),
     ] {

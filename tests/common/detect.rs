@@ -22,9 +22,9 @@ pub fn in_image(
     let input = [Some(FrameInput::image(Header::default(), *payload))];
     let mut report = FrameReport::new();
     match detector.detect(&FrameSet::single(&input), &mut report)? {
-        Detections::Boxes2d(boxes) | Detections::Masked2d(boxes, _) => {
-            Ok(Detected { detections: boxes.to_vec(), report })
-        }
+        Detections::Boxes2d(boxes)
+        | Detections::Masked2d(boxes, _)
+        | Detections::Keypoints2d(boxes, _) => Ok(Detected { detections: boxes.to_vec(), report }),
         Detections::RotatedBoxes2d(_) => panic!("rotated boxes"),
         Detections::Boxes3d(_) => panic!("boxes in space"),
     }
@@ -42,7 +42,10 @@ pub fn in_cloud(
     let mut report = FrameReport::new();
     match detector.detect(&FrameSet::single(&input), &mut report)? {
         Detections::Boxes3d(boxes) => Ok(Detected { detections: boxes.to_vec(), report }),
-        Detections::Boxes2d(_) | Detections::Masked2d(..) | Detections::RotatedBoxes2d(_) => {
+        Detections::Boxes2d(_)
+        | Detections::Masked2d(..)
+        | Detections::Keypoints2d(..)
+        | Detections::RotatedBoxes2d(_) => {
             panic!("boxes in an image")
         }
     }

@@ -9,8 +9,8 @@ use det_post_ros::{
     AreaRemap, DebugTimesType, ObjectFormat, ObjectLabel, OutputFormat, OutputType,
 };
 use det_post_types::{
-    Box2d, Box3d, Detection2d, Detection3d, Detections, Header, Object3d, PointField, PointFields,
-    Stamp, TensorType, Variance3d,
+    Box2d, Box3d, Detection2d, Detection3d, Detections, Header, Keypoint, Keypoints, Object3d,
+    PointField, PointFields, Stamp, TensorType, Variance3d,
 };
 use std::path::Path;
 
@@ -220,6 +220,7 @@ fn built_for_other_stacks(header: &Header<'_>) -> Vec<(&'static str, Vec<u8>)> {
         class_ids: class_names.clone(),
         class_names,
         objects,
+        keypoint_threshold: 0.25,
     };
     let solid = |class, length_m, variance| {
         let bbox = Box3d {
@@ -244,6 +245,7 @@ fn built_for_other_stacks(header: &Header<'_>) -> Vec<(&'static str, Vec<u8>)> {
         score,
         bbox: Box2d::new(x, 20.0, x + 31.0, 60.5),
     });
+    let points = [0.5, 0.125, 0.25, 1.0].map(|score| Keypoint { x: 4.5, y: 100.0 * score, score });
     let encoded = |output_type, detections| {
         let mut cdr = Vec::new();
         format.encode(output_type, header, detections, &mut cdr).unwrap();
@@ -253,7 +255,10 @@ fn built_for_other_stacks(header: &Header<'_>) -> Vec<(&'static str, Vec<u8>)> {
         encoded(OutputType::DetectedObjects, Detections::Boxes3d(&solids)),
         encoded(OutputType::AutoDetectedObjects, Detections::Boxes3d(&solids)),
         encoded(OutputType::DetectedObjectsWithFeature, Detections::Boxes2d(&flat)),
-        encoded(OutputType::YoloDetectionArray, Detections::Boxes2d(&flat)),
+        encoded(
+            OutputType::YoloDetectionArray,
+            Detections::Keypoints2d(&flat, Keypoints { num_per_detection: 2, all: &points }),
+        ),
     ];
     let mut cdr = Vec::new();
     let data: Vec<u8> = (0..24).collect();

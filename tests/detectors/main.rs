@@ -14,6 +14,7 @@ mod common;
 
 mod detr;
 mod efficient_nms;
+mod keypoints;
 mod lidar_reference;
 mod masks;
 mod streampetr;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::common::shared_data::shared_data;
 
 /// A channel with one network.
-fn channel(head: &str, model: &str, more: &[&str]) -> ChannelConfig {
+pub(super) fn channel(head: &str, model: &str, more: &[&str]) -> ChannelConfig {
     let mut overrides = vec!["c.input:=/i".into(), format!("c.model_path:={model}")];
     overrides.push(format!("c.head:={head}"));
     overrides.extend(more.iter().map(|&parameter| parameter.to_owned()));
@@ -23,7 +23,7 @@ fn channel(head: &str, model: &str, more: &[&str]) -> ChannelConfig {
 }
 
 /// An RGB image of a PNG file.
-fn picture(path: &Path) -> (Size, Vec<u8>) {
+pub(super) fn picture(path: &Path) -> (Size, Vec<u8>) {
     let decoder = png::Decoder::new(std::io::BufReader::new(std::fs::File::open(path).unwrap()));
     let mut reader = decoder.read_info().unwrap();
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];

@@ -148,7 +148,7 @@ def object_with_feature(probability, label, x, y, width, height):
     }
 
 
-def yolo_detection(class_id, class_name, score, x, y, width, height):
+def yolo_detection(class_id, class_name, score, x, y, width, height, keypoints):
     pose = {"position": xyz(0.0, 0.0, 0.0), "orientation": NO_ROTATION}
     return {
         "class_id": class_id,
@@ -161,7 +161,12 @@ def yolo_detection(class_id, class_name, score, x, y, width, height):
         },
         "bbox3d": {"center": pose, "size": xyz(0.0, 0.0, 0.0), "frame_id": ""},
         "mask": {"height": 0, "width": 0, "data": []},
-        "keypoints": {"data": []},
+        "keypoints": {
+            "data": [
+                {"id": number, "point": {"x": x, "y": y}, "score": score}
+                for number, x, y, score in keypoints
+            ]
+        },
         "keypoints3d": {"data": [], "frame_id": ""},
     }
 
@@ -264,8 +269,10 @@ EXPECTED = {
     "yolo_msgs/msg/DetectionArray": {
         "header": HEADER,
         "detections": [
-            yolo_detection(0, "CAR", 0.75, 19.0, 40.25, 31.0, 40.5),
-            yolo_detection(2, "DOG", 0.5, 116.75, 40.25, 31.0, 40.5),
+            yolo_detection(0, "CAR", 0.75, 19.0, 40.25, 31.0, 40.5, [(1, 4.5, 50.0, 0.5)]),
+            yolo_detection(
+                2, "DOG", 0.5, 116.75, 40.25, 31.0, 40.5, [(1, 4.5, 25.0, 0.25), (2, 4.5, 100.0, 1.0)]
+            ),
         ],
     },
     "isaac_ros_tensor_list_interfaces/msg/TensorList": {

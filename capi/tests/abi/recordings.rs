@@ -46,7 +46,7 @@ fn printed(found: &ReplayDetections<'_>, text: &mut String) {
                 *text += &line(one.class, one.score, &numbers);
             }
         }
-        Detections::Masked2d(..) | Detections::RotatedBoxes2d(_) => {
+        Detections::Masked2d(..) | Detections::Keypoints2d(..) | Detections::RotatedBoxes2d(_) => {
             panic!("no such channel is replayed")
         }
     }

@@ -5,19 +5,59 @@
 //! make one ranking; AP is the mean over 101 recall positions of the best
 //! precision from there on. AP50 and AP75 are at an overlap of 0.5 and 0.75, AP
 //! is the mean over ten from 0.50 to 0.95. The overlap of boxes of which one is
-//! rotated is that of the rectangles.
+//! rotated is that of the rectangles. Masks overlap by their pixels, keypoints by their
+//! similarity (OKS), where the 20 best detections of an image are taken; what has no mask or no
+//! keypoints overlaps nothing.
 //!
 //! Truth outside the filter is a region in which nothing is asked, COCO's
 //! crowd: objects that count are tried first, overlap with a region is measured
-//! over the detection's area alone, and it may take any number of detections.
+//! over the detection's area alone, and it may take any number of detections. An object without labelled
+//! keypoints asks nothing of keypoints either, and takes one detection.
 //! Source: Lin et al., COCO (ECCV 2014), and the published evaluation.
 
 use super::curve::{NUM_RECALL_POINTS, Ranking, envelope, recall_points};
 use super::overlap::overlap_2d;
+use super::parts::FrameParts;
 use super::{Filter2d, Frame2d, Match, Scored, Usable};
 
 /// Most detections of a class that are taken from an image.
 pub const MAX_DETECTIONS: usize = 100;
+
+/// Most detections of a class that are taken from an image by their keypoints.
+pub const MAX_DETECTIONS_BY_KEYPOINTS: usize = 20;
+
+/// What detections and objects are compared by.
+#[derive(Clone, Copy, Debug)]
+pub enum Measure<'a> {
+    /// Their boxes.
+    Boxes,
+    /// Their masks, by frame.
+    Masks(&'a [FrameParts]),
+    /// Their keypoints, by frame.
+    Keypoints(&'a [FrameParts]),
+}
+
+/// As [`Measure`], of one frame.
+#[derive(Clone, Copy)]
+enum Compared<'a> {
+    Boxes,
+    Masks(&'a FrameParts),
+    Keypoints(&'a FrameParts),
+    /// A frame whose parts are not there.
+    Nothing,
+}
+
+impl<'a> Measure<'a> {
+    fn of_frame(&self, frame: usize) -> Compared<'a> {
+        match self {
+            Self::Boxes => Compared::Boxes,
+            Self::Masks(parts) => parts.get(frame).map_or(Compared::Nothing, Compared::Masks),
+            Self::Keypoints(parts) => {
+                parts.get(frame).map_or(Compared::Nothing, Compared::Keypoints)
+            }
+        }
+    }
+}
 
 /// Overlaps at which a detection is right: 0.50, 0.55, …, 0.95.
 const NUM_THRESHOLDS: usize = 10;
@@ -61,6 +101,8 @@ struct Image<'a> {
     truth: Vec<usize>,
     /// Whether an object counts.
     truth_counts: Vec<bool>,
+    /// Whether it takes any number of detections.
+    takes_many: Vec<bool>,
     /// By detection, then by object.
     overlaps: Vec<Vec<f64>>,
 }
@@ -70,19 +112,33 @@ impl Image<'_> {
     fn taken(&self, threshold: f64) -> impl Iterator<Item = (usize, Option<usize>)> {
         let mut is_taken = vec![false; self.truth.len()];
         self.overlaps.iter().enumerate().map(move |(detection, overlaps)| {
-            let truth = best(overlaps, &self.truth_counts, &is_taken, threshold);
+            let truth = self.best(overlaps, &is_taken, threshold);
             if let Some(truth) = truth {
                 is_taken[truth] = true;
             }
             (detection, truth)
         })
     }
+
+    /// What a detection takes: the free object that it overlaps most, the last of
+    /// equals; only when there is none, a region.
+    fn best(&self, overlaps: &[f64], is_taken: &[bool], threshold: f64) -> Option<usize> {
+        let most = |of_counted: bool| {
+            let fits = |at: &usize| {
+                self.truth_counts[*at] == of_counted
+                    && (self.takes_many[*at] || !is_taken[*at])
+                    && overlaps[*at] >= threshold.min(1.0 - 1e-10)
+            };
+            (0..overlaps.len()).filter(fits).max_by(|&a, &b| overlaps[a].total_cmp(&overlaps[b]))
+        };
+        most(true).or_else(|| most(false))
+    }
 }
 
 /// The best detections of a class in a frame and what they are matched to at an overlap of 0.5,
 /// in descending order of score. The index of the frame is 0.
 pub fn matches(frame: &Frame2d, class: u32, filter: &Filter2d) -> Vec<Match> {
-    let image = image(frame, class, filter);
+    let image = image(frame, Compared::Boxes, class, filter);
     let [threshold, ..] = thresholds();
     let matched = image.taken(threshold).map(|(detection, truth)| Match {
         frame: 0,
@@ -92,9 +148,21 @@ pub fn matches(frame: &Frame2d, class: u32, filter: &Filter2d) -> Vec<Match> {
     matched.collect()
 }
 
-/// The figures of a class inside a filter.
+/// The figures of a class inside a filter, by its boxes.
 pub fn accuracy(frames: &[Frame2d], class: u32, filter: &Filter2d) -> Accuracy {
-    let images: Vec<Image<'_>> = frames.iter().map(|frame| image(frame, class, filter)).collect();
+    accuracy_by(&Measure::Boxes, frames, class, filter)
+}
+
+/// The figures of a class inside a filter, which reads the boxes in any case.
+pub fn accuracy_by(
+    measure: &Measure<'_>,
+    frames: &[Frame2d],
+    class: u32,
+    filter: &Filter2d,
+) -> Accuracy {
+    let frames = frames.iter().enumerate();
+    let images: Vec<Image<'_>> =
+        frames.map(|(at, frame)| image(frame, measure.of_frame(at), class, filter)).collect();
     let counted = images.iter().flat_map(|image| &image.truth_counts);
     let num_truth = counted.filter(|&&counts| counts).count();
     let rankings = thresholds().map(|threshold| ranked(&images, threshold, filter));
@@ -112,26 +180,43 @@ fn thresholds() -> [f64; NUM_THRESHOLDS] {
     std::array::from_fn(|i| if i + 1 == NUM_THRESHOLDS { last } else { i as f64 * step + first })
 }
 
-fn image<'a>(frame: &'a Frame2d, class: u32, filter: &Filter2d) -> Image<'a> {
+fn image<'a>(
+    frame: &'a Frame2d,
+    compared: Compared<'_>,
+    class: u32,
+    filter: &Filter2d,
+) -> Image<'a> {
     let Frame2d { truth, detections: found } = frame;
     let of_class = |&d: &usize| found[d].class == class && found[d].is_usable();
     let mut detections: Vec<usize> = (0..found.len()).filter(of_class).collect();
     detections.sort_by(|&a, &b| found[b].score.total_cmp(&found[a].score));
-    detections.truncate(MAX_DETECTIONS);
+    detections.truncate(match compared {
+        Compared::Keypoints(_) => MAX_DETECTIONS_BY_KEYPOINTS,
+        Compared::Boxes | Compared::Masks(_) | Compared::Nothing => MAX_DETECTIONS,
+    });
+    let has_labels = |t: usize| match compared {
+        Compared::Keypoints(parts) => parts.truth.num_labelled(t) > 0,
+        Compared::Boxes | Compared::Masks(_) | Compared::Nothing => true,
+    };
     let of_class = (0..truth.len()).filter(|&t| truth[t].class == class);
     let (mut objects, regions): (Vec<usize>, Vec<_>) =
-        of_class.partition(|&t| filter.counts(&truth[t]));
+        of_class.partition(|&t| filter.counts(&truth[t]) && has_labels(t));
     let num_counted = objects.len();
     objects.extend(regions);
     let truth_counts: Vec<bool> = (0..objects.len()).map(|at| at < num_counted).collect();
     let overlaps = detections.iter().map(|&detection| {
         let objects = objects.iter().zip(&truth_counts);
-        let overlap = |(&t, counts): (&usize, &bool)| {
-            overlap_2d(&found[detection].bbox, &truth[t].bbox, !counts)
+        let overlap = |(&t, counts): (&usize, &bool)| match compared {
+            Compared::Boxes => overlap_2d(&found[detection].bbox, &truth[t].bbox, !counts),
+            Compared::Masks(parts) => parts.mask_overlap(detection, t, !counts),
+            Compared::Keypoints(parts) => parts.keypoint_similarity(detection, (t, &truth[t].bbox)),
+            Compared::Nothing => 0.0,
         };
         objects.map(overlap).collect()
     });
-    Image { frame, overlaps: overlaps.collect(), detections, truth: objects, truth_counts }
+    let overlaps = overlaps.collect();
+    let takes_many = objects.iter().map(|&t| !filter.counts(&truth[t])).collect();
+    Image { frame, overlaps, detections, truth: objects, truth_counts, takes_many }
 }
 
 /// The verdicts of all images at one overlap, highest score first.
@@ -154,20 +239,6 @@ fn ranked(images: &[Image<'_>], threshold: f64, filter: &Filter2d) -> Vec<Scored
     }
     scored.sort_by(|a, b| b.score.total_cmp(&a.score));
     scored
-}
-
-/// What a detection takes: the free object that it overlaps most, the last of
-/// equals; only when there is none, a region.
-fn best(overlaps: &[f64], counts: &[bool], is_taken: &[bool], threshold: f64) -> Option<usize> {
-    let most = |of_counted: bool| {
-        let fits = |at: &usize| {
-            counts[*at] == of_counted
-                && !(of_counted && is_taken[*at])
-                && overlaps[*at] >= threshold.min(1.0 - 1e-10)
-        };
-        (0..overlaps.len()).filter(fits).max_by(|&a, &b| overlaps[a].total_cmp(&overlaps[b]))
-    };
-    most(true).or_else(|| most(false))
 }
 
 /// Precision at the points of recall, zero beyond the recall that is reached.

@@ -5,7 +5,8 @@
 //! |---|---|---|
 //! | `center_distance.rs` | AP at 0.5, 1, 2, 4 m; errors of translation, scale, heading, velocity | nuScenes |
 //! | `box_overlap.rs` | AP by IoU in BEV and in space, 40 recall positions | KITTI |
-//! | `image.rs` | AP50, AP75, AP over 0.50:0.95, 101 recall positions | COCO |
+//! | `image.rs` | AP50, AP75, AP over 0.50:0.95, 101 recall positions; of boxes, masks, keypoints | COCO |
+//! | `parts.rs` | overlap of masks, similarity of keypoints (OKS) | COCO |
 //! | `calibration.rs` | calibration of scores | reliability diagram, ten bins |
 //! | `recordings/` | all of these for recordings of detections and truth | |
 //!
@@ -39,6 +40,7 @@ mod curve;
 pub mod draw;
 pub mod image;
 mod overlap;
+pub mod parts;
 pub mod recordings;
 
 pub use curve::{NUM_RECALL_POINTS, recall_points};

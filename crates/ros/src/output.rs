@@ -59,6 +59,8 @@ pub struct OutputFormat {
     pub class_names: Vec<String>,
     /// The rest, for messages of Autoware.
     pub objects: ObjectFormat,
+    /// Keypoints with a lower score are left out of `yolo_msgs` and of annotations.
+    pub keypoint_threshold: f32,
 }
 
 /// How detections become Autoware's objects.

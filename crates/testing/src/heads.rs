@@ -70,9 +70,7 @@ impl Head {
 
     /// Replaces the tensor's values, in f32 or rounded to f16.
     pub fn fill(&mut self, random: &mut Random, filling: Filling, half: bool) {
-        let first_class = if self.is_planes { 4 } else { 5 };
-        let has_angle = self.layout.has_rotated_boxes();
-        let num_columns = first_class + self.num_classes + usize::from(has_angle);
+        let num_columns = self.tensor.shape()[if self.is_planes { 1 } else { 2 }];
         let mut values = vec![0.0; self.num_rows() * num_columns];
         for row in 0..self.num_rows() {
             let passes = random.range(0.0, 1.0) < filling.passing;

@@ -1,6 +1,7 @@
 //! Detections, in the frame of the input message.
 
 use super::boxes::{Box2d, Box3d, RotatedBox2d};
+use super::keypoint::Keypoints;
 use super::mask::Masks;
 
 /// A detection in an image: source-image pixels. Axis-aligned boxes are clipped
@@ -75,6 +76,8 @@ pub enum Detections<'a> {
     Boxes2d(&'a [Detection2d]),
     /// Axis-aligned boxes in an image, in pixels of the source image, with masks.
     Masked2d(&'a [Detection2d], Masks<'a>),
+    /// Axis-aligned boxes in an image, in pixels of the source image, with keypoints.
+    Keypoints2d(&'a [Detection2d], Keypoints<'a>),
     /// Rotated boxes in an image, in pixels of the source image.
     RotatedBoxes2d(&'a [Detection2d<RotatedBox2d>]),
     /// Boxes in space, in metres.
@@ -86,14 +89,39 @@ impl<'a> Detections<'a> {
     pub fn masks(&self) -> Option<Masks<'a>> {
         match self {
             Self::Masked2d(_, masks) => Some(*masks),
-            Self::Boxes2d(_) | Self::RotatedBoxes2d(_) | Self::Boxes3d(_) => None,
+            Self::Boxes2d(_)
+            | Self::Keypoints2d(..)
+            | Self::RotatedBoxes2d(_)
+            | Self::Boxes3d(_) => None,
+        }
+    }
+
+    /// The keypoints of the boxes; `None` of a head without keypoints.
+    pub fn keypoints(&self) -> Option<Keypoints<'a>> {
+        match self {
+            Self::Keypoints2d(_, keypoints) => Some(*keypoints),
+            Self::Boxes2d(_) | Self::Masked2d(..) | Self::RotatedBoxes2d(_) | Self::Boxes3d(_) => {
+                None
+            }
+        }
+    }
+
+    /// The axis-aligned boxes in an image, with or without masks and keypoints; `None` of others.
+    pub fn aligned_2d(&self) -> Option<&'a [Detection2d]> {
+        match self {
+            Self::Boxes2d(boxes) | Self::Masked2d(boxes, _) | Self::Keypoints2d(boxes, _) => {
+                Some(boxes)
+            }
+            Self::RotatedBoxes2d(_) | Self::Boxes3d(_) => None,
         }
     }
 
     /// Number of detections.
     pub fn len(&self) -> usize {
         match self {
-            Self::Boxes2d(boxes) | Self::Masked2d(boxes, _) => boxes.len(),
+            Self::Boxes2d(boxes) | Self::Masked2d(boxes, _) | Self::Keypoints2d(boxes, _) => {
+                boxes.len()
+            }
             Self::RotatedBoxes2d(boxes) => boxes.len(),
             Self::Boxes3d(boxes) => boxes.len(),
         }
@@ -103,7 +131,7 @@ impl<'a> Detections<'a> {
     /// threshold, and operations drop NaN.
     pub fn num_scores_out_of_range(&self) -> usize {
         match self {
-            Self::Boxes2d(boxes) | Self::Masked2d(boxes, _) => {
+            Self::Boxes2d(boxes) | Self::Masked2d(boxes, _) | Self::Keypoints2d(boxes, _) => {
                 boxes.iter().filter(|found| found.score > 1.0).count()
             }
             Self::RotatedBoxes2d(boxes) => boxes.iter().filter(|found| found.score > 1.0).count(),

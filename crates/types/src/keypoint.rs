@@ -43,3 +43,65 @@ impl KeypointRows {
         self.first + self.num_keypoints * self.num_values
     }
 }
+
+/// The keypoints of the detections of a frame, in their order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Keypoints<'a> {
+    /// Keypoints of a detection.
+    pub num_per_detection: usize,
+    /// Detection by detection, each in the network's order.
+    pub all: &'a [Keypoint],
+}
+
+impl<'a> Keypoints<'a> {
+    /// The keypoints of a detection; none of one that there is not.
+    pub fn of(&self, detection: usize) -> &'a [Keypoint] {
+        let first = detection.saturating_mul(self.num_per_detection);
+        let last = first.saturating_add(self.num_per_detection);
+        self.all.get(first..last).unwrap_or_default()
+    }
+}
+
+/// The bones of the 17 keypoints of COCO's persons, by the positions of their ends: legs, hips,
+/// trunk, shoulders, arms, face.
+const COCO_BONES: [[usize; 2]; 18] = [
+    [15, 13],
+    [13, 11],
+    [16, 14],
+    [14, 12],
+    [11, 12],
+    [5, 11],
+    [6, 12],
+    [5, 6],
+    [5, 7],
+    [7, 9],
+    [6, 8],
+    [8, 10],
+    [0, 1],
+    [0, 2],
+    [1, 3],
+    [2, 4],
+    [3, 5],
+    [4, 6],
+];
+
+/// The lines to draw between keypoints, by the positions of their ends: the bones of COCO's persons for
+/// 17 keypoints, none for other numbers, whose meaning is not known.
+pub const fn bones(num_keypoints: usize) -> &'static [[usize; 2]] {
+    if num_keypoints == 17 { &COCO_BONES } else { &[] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keypoints_are_by_detection() {
+        let all: Vec<Keypoint> =
+            (0..6).map(|x| Keypoint { x: x as f32, y: 0.0, score: 1.0 }).collect();
+        let keypoints = Keypoints { num_per_detection: 3, all: &all };
+        assert_eq!(keypoints.of(1), &all[3..]);
+        assert!(keypoints.of(2).is_empty() && keypoints.of(usize::MAX).is_empty());
+        assert!(bones(17).iter().flatten().all(|&end| end < 17) && bones(16).is_empty());
+    }
+}

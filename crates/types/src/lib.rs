@@ -51,6 +51,7 @@ mod keypoint;
 mod letterbox;
 mod mask;
 mod nms;
+mod outline;
 mod point_channel;
 mod received_tensors;
 mod report;
@@ -61,6 +62,7 @@ pub mod text;
 mod truth;
 mod view_decoder;
 mod yolo;
+mod yolo_kind;
 
 pub use anchor::{Anchor, AnchorDecode};
 pub use boxes::{Box2d, Box3d, ImageBox, RotatedBox2d};
@@ -81,7 +83,7 @@ pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
 pub use image::{Encoding, ImageView, JpegDevice, JpegOptions, Size};
 pub use image_payload::ImagePayload;
-pub use keypoint::{Keypoint, KeypointRows};
+pub use keypoint::{Keypoint, KeypointRows, Keypoints, bones};
 pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement, Resize};
 pub use mask::{Mask, MaskParams, MaskRule, MaskWindow, Masks};
 pub use nms::*;
@@ -99,6 +101,5 @@ pub use view_decoder::{
     AttentionResidual, CachedYaw, Detr3d, MapLayout, Motion, QueryBox, QueryDecode, Sparse4d,
     ViewDecoder, ViewPrecision,
 };
-pub use yolo::{
-    AnchorLevel, DetrBoxes, DetrClasses, FinalRows, YoloKind, YoloLayout, YoloOptions, YoloOutput,
-};
+pub use yolo::{AnchorLevel, DetrBoxes, DetrClasses, FinalRows, YoloLayout, YoloOutput};
+pub use yolo_kind::{YoloKind, YoloOptions};

@@ -1,8 +1,6 @@
 //! What the output of a YOLO-family network means.
 
-use std::mem::discriminant;
-
-use crate::{Error, ErrorKind, Result, Size};
+use crate::{Error, ErrorKind, KeypointRows, Result, Size};
 
 /// Layouts of 2D heads. `N` rows, `C` classes; `[…]` are tensor shapes. All
 /// boxes are in pixels of the network's input unless said otherwise.
@@ -32,6 +30,14 @@ pub enum YoloLayout {
         /// M.
         num_coefficients: usize,
     },
+    /// One tensor `[1, 4 + C + K * D, N]`: as [`Self::V8`], then the keypoints: x y, and where D is 3 a
+    /// score after its sigmoid (ultralytics' YOLOv8-pose and later).
+    Pose {
+        /// K.
+        num_keypoints: usize,
+        /// D, 2 or 3.
+        num_values: usize,
+    },
     /// One tensor `[1, N, 5 + C]`: offsets from the grid, logarithms of sizes in strides, then activated
     /// objectness and class scores (YOLOX).
     Yolox {
@@ -46,6 +52,14 @@ pub enum YoloLayout {
     SegEndToEnd {
         /// M.
         num_coefficients: usize,
+    },
+    /// One tensor `[1, N, 6 + K * D]`: as [`Self::EndToEnd`], then the keypoints as in [`Self::Pose`],
+    /// final (YOLO26-pose).
+    PoseEndToEnd {
+        /// K.
+        num_keypoints: usize,
+        /// D, 2 or 3.
+        num_values: usize,
     },
     /// One tensor `[1, N, 7]`: cx cy w h score class and the angle of a rotated box as in
     /// [`Self::Obb`], final (YOLO26-OBB, and oriented boxes exported with their suppression
@@ -66,52 +80,6 @@ pub enum YoloLayout {
         /// The classes of a row without a label.
         classes: DetrClasses,
     },
-}
-
-/// A kind of layout, as head files name it.
-#[derive(Clone, Copy, Debug)]
-pub struct YoloKind {
-    /// Shapes and columns of its outputs, for the manual.
-    pub outputs: &'static str,
-    /// Whether it has anchors: a list for every stride.
-    pub has_anchors: bool,
-    layout: fn(&YoloOptions) -> YoloLayout,
-}
-
-/// The parameters of layouts. Each kind reads its own.
-#[derive(Clone, Debug, PartialEq)]
-pub struct YoloOptions {
-    /// Strides of the levels, in network pixels per cell.
-    pub strides: Vec<u32>,
-    /// Per level, width and height of each anchor in network pixels.
-    pub anchors: Vec<Vec<[f32; 2]>>,
-    /// The meaning of the four numbers of a box of `detr`.
-    pub boxes: DetrBoxes,
-    /// Whether scores of `detr` are logits.
-    pub logits: bool,
-    /// The classes of a row of `detr` without a label.
-    pub classes: DetrClasses,
-    /// Coefficients of the masks of `seg` and `seg_end_to_end`.
-    pub num_coefficients: usize,
-}
-
-impl Default for YoloOptions {
-    fn default() -> Self {
-        let (strides, boxes) = (vec![8, 16, 32], DetrBoxes::CenterNormalized);
-        let classes = DetrClasses::Best;
-        Self { strides, anchors: Vec::new(), boxes, logits: true, classes, num_coefficients: 32 }
-    }
-}
-
-impl YoloKind {
-    /// The layout of this kind.
-    pub fn layout(&self, options: &YoloOptions) -> YoloLayout {
-        (self.layout)(options)
-    }
-
-    const fn new(outputs: &'static str, layout: fn(&YoloOptions) -> YoloLayout) -> Self {
-        Self { outputs, has_anchors: false, layout }
-    }
 }
 
 /// An output tensor of a layout.
@@ -153,75 +121,6 @@ pub struct FinalRows {
 }
 
 impl YoloLayout {
-    /// The kinds of layouts by their names in head files.
-    pub const KINDS: &[(&str, YoloKind)] = &[
-        ("v5", YoloKind::new("[1,N,5+C]", |_| Self::V5)),
-        (
-            "v5_raw",
-            YoloKind {
-                has_anchors: true,
-                ..YoloKind::new("a tensor of logits per stride", |options| {
-                    let levels = options.strides.iter().zip(&options.anchors);
-                    let level = |(&stride, anchors): (&u32, &Vec<[f32; 2]>)| AnchorLevel {
-                        stride,
-                        anchors: anchors.clone(),
-                    };
-                    Self::V5Raw { levels: levels.map(level).collect() }
-                })
-            },
-        ),
-        ("v8", YoloKind::new("[1,4+C,N], or [1,N,6] as `end_to_end`", |_| Self::V8)),
-        (
-            "obb",
-            YoloKind::new(
-                "[1,4+C+1,N], rotated, the angle in radians last, or [1,N,7] as \
-                 `obb_end_to_end`",
-                |_| Self::Obb,
-            ),
-        ),
-        (
-            "seg",
-            YoloKind::new(
-                "[1,4+C+M,N] with M coefficients of masks, and prototypes [1,M,H,W]",
-                |options| Self::Seg { num_coefficients: options.num_coefficients },
-            ),
-        ),
-        (
-            "yolox",
-            YoloKind::new("[1,N,5+C] without grid and strides", |options| Self::Yolox {
-                strides: options.strides.clone(),
-            }),
-        ),
-        ("end_to_end", YoloKind::new("[1,N,6], final", |_| Self::EndToEnd)),
-        (
-            "seg_end_to_end",
-            YoloKind::new("[1,N,6+M] and prototypes of masks [1,M,H,W], final", |options| {
-                Self::SegEndToEnd { num_coefficients: options.num_coefficients }
-            }),
-        ),
-        ("obb_end_to_end", YoloKind::new("[1,N,7], rotated, final", |_| Self::ObbEndToEnd)),
-        ("v7_end_to_end", YoloKind::new("[N,7], final", |_| Self::V7EndToEnd)),
-        (
-            "mmdeploy",
-            YoloKind::new("boxes with scores [1,N,5] and labels [1,N], final", |_| Self::Mmdeploy),
-        ),
-        (
-            "detr",
-            YoloKind::new("boxes [1,N,4] and scores, final", |options| Self::Detr {
-                boxes: options.boxes,
-                logits: options.logits,
-                classes: options.classes,
-            }),
-        ),
-    ];
-
-    /// Its name in head files.
-    pub fn name(&self) -> &'static str {
-        let options = YoloOptions::default();
-        let is_own = |kind: &YoloKind| discriminant(&kind.layout(&options)) == discriminant(self);
-        Self::KINDS.iter().find(|(_, kind)| is_own(kind)).map_or("", |(name, _)| name)
-    }
-
     /// Whether the boxes are rotated: candidates of `RotatedBox2d`.
     pub fn has_rotated_boxes(&self) -> bool {
         matches!(self, Self::Obb | Self::ObbEndToEnd)
@@ -230,6 +129,28 @@ impl YoloLayout {
     /// Whether detections have masks: prototypes are the last output.
     pub fn has_masks(&self) -> bool {
         matches!(self, Self::Seg { .. } | Self::SegEndToEnd { .. })
+    }
+
+    /// Where the first output has keypoints; `None` of detections without keypoints.
+    pub fn keypoints(&self, num_classes: usize) -> Option<KeypointRows> {
+        match *self {
+            Self::Pose { num_keypoints, num_values } => {
+                Some(KeypointRows::of_planes(num_classes, num_keypoints, num_values))
+            }
+            Self::PoseEndToEnd { num_keypoints, num_values } => {
+                Some(KeypointRows::of_final_rows(num_keypoints, num_values))
+            }
+            _ => None,
+        }
+    }
+
+    /// Planes behind the class scores that decoding does not read: coefficients of masks, keypoints.
+    pub fn num_further_planes(&self) -> usize {
+        match *self {
+            Self::Seg { num_coefficients } => num_coefficients,
+            Self::Pose { num_keypoints, num_values } => num_keypoints * num_values,
+            _ => 0,
+        }
     }
 
     /// Whether decoding depends on the size of the network's input.
@@ -260,6 +181,9 @@ impl YoloLayout {
             Self::Seg { num_coefficients } => {
                 Some(Self::SegEndToEnd { num_coefficients: *num_coefficients })
             }
+            &Self::Pose { num_keypoints, num_values } => {
+                Some(Self::PoseEndToEnd { num_keypoints, num_values })
+            }
             _ => None,
         }
     }
@@ -278,6 +202,9 @@ impl YoloLayout {
             Self::EndToEnd => Some(corners),
             Self::SegEndToEnd { num_coefficients } => {
                 Some(FinalRows { num_columns: 6 + num_coefficients, ..corners })
+            }
+            Self::PoseEndToEnd { num_keypoints, num_values } => {
+                Some(FinalRows { num_columns: 6 + num_keypoints * num_values, ..corners })
             }
             Self::ObbEndToEnd => Some(FinalRows { num_columns: 7, angle: Some(6), ..corners }),
             Self::V7EndToEnd => Some(FinalRows {
@@ -318,7 +245,10 @@ impl YoloLayout {
         }
         Ok(match self {
             Self::V5 => vec![YoloOutput::new("predictions", rows(5 + num_classes))],
-            Self::V8 => vec![YoloOutput::new("predictions", planes(4 + num_classes))],
+            Self::V8 | Self::Pose { .. } => {
+                let num = 4 + num_classes + self.num_further_planes();
+                vec![YoloOutput::new("predictions", planes(num))]
+            }
             Self::Obb => vec![YoloOutput::new("predictions", planes(4 + num_classes + 1))],
             Self::Seg { num_coefficients } => vec![
                 YoloOutput::new("predictions", planes(4 + num_classes + num_coefficients)),
@@ -401,6 +331,7 @@ pub enum DetrClasses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::YoloOptions;
 
     #[test]
     fn every_layout_has_a_name_and_outputs() {
@@ -417,6 +348,12 @@ mod tests {
             );
             assert_eq!(layout.has_masks(), kind.outputs.contains("masks"), "{name}");
             assert_eq!(layout.has_masks(), outputs.iter().any(|of| of.what == "prototypes"));
+            let keypoints = layout.keypoints(2);
+            assert_eq!(keypoints.is_some(), kind.outputs.contains("keypoints"), "{name}");
+            if let Some(rows) = keypoints {
+                let columns = outputs[0].shapes[0][if rows.is_planes { 1 } else { 2 }];
+                assert_eq!(columns, Some(rows.num_columns()), "{name}");
+            }
             let is_final = kind.outputs.ends_with("final");
             assert_eq!(layout.is_end_to_end(), is_final, "{name}");
             let is_rotated = kind.outputs.contains("rotated");

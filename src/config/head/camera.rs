@@ -6,6 +6,7 @@ use crate::config::declaration::Change::Fixed;
 use crate::config::reader::Reader;
 use crate::config::value::Length::{Exactly, OneOr, OneOrMore};
 use crate::config::value::{above, flag, integer, list, number, one_of, text, whole};
+use det_post_infer::metadata::MAX_KEYPOINTS;
 use det_post_types::{
     ChannelOrder, DetrBoxes, DetrClasses, MaskParams, MaskRule, Normalization, Placement, Resize,
     Size, YoloKind, YoloLayout, YoloOptions,
@@ -196,13 +197,31 @@ fn layout(p: &mut Reader<'_>) -> YoloLayout {
         32,
         "Coefficients of a mask and prototypes, M (`seg`, `seg_end_to_end`).",
     );
+    let num_keypoints = p.value(
+        "layout.keypoints",
+        Fixed,
+        integer(1..=MAX_KEYPOINTS),
+        17,
+        "Keypoints, K (`pose`, `pose_end_to_end`).",
+    );
+    let num_keypoint_values =
+        p.value("layout.keypoint_values", Fixed, integer(2..=3), 3, "Numbers of a keypoint, D.");
     let anchors: Vec<Vec<f32>> = anchors.unwrap_or_default();
     if kind.has_anchors {
         check_anchors(p, &strides, &anchors);
     }
     let in_pairs = |level: Vec<f32>| level.as_chunks::<2>().0.to_vec();
     let anchors = anchors.into_iter().map(in_pairs).collect();
-    kind.layout(&YoloOptions { strides, anchors, boxes, logits, classes, num_coefficients })
+    kind.layout(&YoloOptions {
+        strides,
+        anchors,
+        boxes,
+        logits,
+        classes,
+        num_coefficients,
+        num_keypoints,
+        num_keypoint_values,
+    })
 }
 
 fn check_anchors(p: &mut Reader<'_>, strides: &[u32], anchors: &[Vec<f32>]) {

@@ -203,10 +203,7 @@ impl Network {
             Dim::Fixed(length) => Some(*length),
             Dim::Dynamic => None,
         });
-        let further = match facts.layout {
-            YoloLayout::Seg { num_coefficients } => num_coefficients,
-            _ => 0,
-        };
+        let further = facts.layout.num_further_planes();
         let lengths = lengths.filter_map(|len| len.checked_sub(further));
         let candidates = lengths.flat_map(|len| (0..=5).filter_map(move |n| len.checked_sub(n)));
         candidates.filter(|&num| (1..=MAX_CLASSES).contains(&num)).find(|&num| {

@@ -39,13 +39,17 @@ fn of_family(name: &str) -> Option<&'static str> {
     if let Some(version) = of_yolo.filter(|_| is_numbered) {
         let is_rotated = version.contains("obb");
         let has_masks = version.contains("seg");
+        let has_keypoints = version.contains("pose");
         let head = FAMILIES.iter().find(|(family, _)| version.starts_with(family))?.1;
-        return Some(match (head, is_rotated, has_masks) {
-            ("yolo26", true, _) => "yolo26_obb",
-            ("yolo26", _, true) => "yolo26_seg",
-            (_, true, _) => "yolo_obb",
-            (_, _, true) => "yolo_seg",
-            (head, false, false) => head,
+        let is_final = head == "yolo26";
+        return Some(match (is_rotated, has_masks, has_keypoints) {
+            (true, _, _) if is_final => "yolo26_obb",
+            (_, true, _) if is_final => "yolo26_seg",
+            (_, _, true) if is_final => "yolo26_pose",
+            (true, _, _) => "yolo_obb",
+            (_, true, _) => "yolo_seg",
+            (_, _, true) => "yolo_pose",
+            (false, false, false) => head,
         });
     }
     FAMILIES.iter().find(|(family, _)| name.starts_with(family)).map(|(_, head)| *head)
@@ -109,6 +113,8 @@ mod tests {
             ("yolo26n_obb", "yolo26_obb"),
             ("yolov8n-seg", "yolo_seg"),
             ("yolo26n-seg", "yolo26_seg"),
+            ("yolo11n-pose", "yolo_pose"),
+            ("yolo26x-pose", "yolo26_pose"),
             ("yolov7", "yolov5"),
             ("rtdetr", "rtdetr"),
             ("rtdetrv2", "dfine"),

@@ -14,10 +14,12 @@ use crate::config::paths::locate;
 use crate::config::problems::{Origin, Problems};
 use det_post_infer::metadata::Metadata;
 use det_post_ros::yaml::Node;
-use det_post_types::{Dim, Size, YoloLayout};
+use det_post_types::{Dim, Size, YoloLayout, YoloOptions};
 
 /// The key of the names.
 const NAMES: &str = "class_names";
+/// The keys of the keypoints: their number, and the numbers of each.
+const KEYPOINTS: [&str; 2] = ["keypoints", "keypoint_values"];
 /// Class names that a message lists.
 const MAX_LISTED: usize = 5;
 
@@ -55,7 +57,7 @@ impl Network {
         self.metadata.class_names.as_ref()?.as_deref().ok()
     }
 
-    /// Puts the names of the file in place of the names of a shipped head of cameras.
+    /// Puts the names and keypoints of the file in place of a shipped head's, of cameras.
     pub(super) fn replace(
         &self,
         head: &str,
@@ -65,6 +67,14 @@ impl Network {
         if !matches!(facts.get("sensor"), Some(Node::Text(sensor)) if sensor == "camera") {
             return;
         }
+        if let (Some(found), Some(Node::Map(layout))) =
+            (self.metadata.keypoints, facts.get_mut("layout"))
+            && has_keypoints(layout.get("kind"))
+        {
+            for (key, found) in KEYPOINTS.into_iter().zip(found) {
+                layout.insert(key.to_owned(), Node::Integer(found as i64));
+            }
+        }
         let (Some(names), Some(of_head)) = (self.names(), facts.get_mut(NAMES)) else { return };
         let own = Node::from(names.to_vec());
         if *of_head != own {
@@ -73,13 +83,22 @@ impl Network {
         }
     }
 
-    /// The same for facts in the configuration: gives the names where there are none, or where
+    /// The same for facts in the configuration: gives keypoints and names where there are none, or where
     /// they are the default list of a package that is replaced. Names by number are of that package,
     /// too, and remain. Returns whether the user gave names.
     pub(super) fn complete(&self, facts: &mut Entries, problems: &mut Problems) -> bool {
         let is_of_camera = facts
             .get("sensor")
             .is_none_or(|entry| matches!(&entry.node, Node::Text(sensor) if sensor == "camera"));
+        let kind = facts.get("layout.kind").map(|entry| &entry.node);
+        if let Some(found) = self.metadata.keypoints.filter(|_| is_of_camera && has_keypoints(kind))
+        {
+            for (key, found) in KEYPOINTS.into_iter().zip(found) {
+                let origin = Origin::own(&self.path);
+                let entry = Entry { node: Node::Integer(found as i64), origin };
+                facts.entry(format!("layout.{key}")).or_insert(entry);
+            }
+        }
         let default = match facts.get(NAMES) {
             None => "",
             Some(Entry { node: Node::Text(list), origin }) if &*origin.name == "--like" => {
@@ -187,6 +206,7 @@ impl Network {
     fn check_task(&self, key: &str, layout: &YoloLayout, problems: &mut Problems) {
         let Self { path, metadata, .. } = self;
         let kind = layout.name();
+        let has_keypoints = layout.keypoints(0).is_some();
         let allowed = match metadata.task.as_deref() {
             Some("detect") if layout.has_rotated_boxes() => {
                 "a head of axis-aligned boxes, such as `yolov8`, or a network of oriented boxes"
@@ -197,12 +217,17 @@ impl Network {
             Some("detect") if layout.has_masks() => {
                 "a head without masks, such as `yolov8`, or a network of task `segment`"
             }
-            Some("segment") if layout.has_masks() => "",
-            Some("segment") => {
-                "a head with masks, such as `yolo_seg`, or a network of task `detect` or `obb`"
+            Some("detect") if has_keypoints => {
+                "a head without keypoints, such as `yolov8`, or a network of task `pose`"
             }
-            Some("semantic" | "pose" | "classify") => {
-                "networks of task `detect`, `obb` or `segment`"
+            Some("segment") if !layout.has_masks() => {
+                "a head with masks, such as `yolo_seg`, or a network of task `detect`, `obb` or `pose`"
+            }
+            Some("pose") if !has_keypoints => {
+                "a head with keypoints, such as `yolo_pose`, or a network of task `detect`, `obb` or `segment`"
+            }
+            Some("semantic" | "classify") => {
+                "networks of task `detect`, `obb`, `segment` or `pose`"
             }
             _ => "",
         };
@@ -214,10 +239,11 @@ impl Network {
             problems.push(key, &message);
         }
         if metadata.is_end_to_end && !layout.is_end_to_end() {
-            let head = match (layout.has_rotated_boxes(), layout.has_masks()) {
-                (true, _) => "`obb_end_to_end`, such as `yolo26_obb`",
-                (_, true) => "`seg_end_to_end`, such as `yolo26_seg`",
-                (false, false) => "`end_to_end`, such as `yolo26`",
+            let head = match (layout.has_rotated_boxes(), layout.has_masks(), has_keypoints) {
+                (true, _, _) => "`obb_end_to_end`, such as `yolo26_obb`",
+                (_, true, _) => "`seg_end_to_end`, such as `yolo26_seg`",
+                (_, _, true) => "`pose_end_to_end`, such as `yolo26_pose`",
+                (false, false, false) => "`end_to_end`, such as `yolo26`",
             };
             let message = format!(
                 "its layout `{kind}` does not fit the network {path}, whose metadata says `end2end`: its outputs are \
@@ -260,6 +286,13 @@ impl Network {
             problems.push(&key.replace("input_size", "layout.strides"), &message);
         }
     }
+}
+
+/// Whether the kind of a layout, as head files name it, has keypoints.
+fn has_keypoints(kind: Option<&Node>) -> bool {
+    let Some(Node::Text(kind)) = kind else { return false };
+    let known = YoloLayout::KINDS.iter().find(|(name, _)| name == kind);
+    known.is_some_and(|(_, of)| of.layout(&YoloOptions::default()).keypoints(1).is_some())
 }
 
 /// Whether a shape of a file is one that a layout has; `None` is any length. An open dimension
@@ -364,6 +397,7 @@ mod tests {
         assert!(refusal(&coco, &[THREE]).contains("80 names (person, "));
     }
 
+    const POSE: YoloLayout = YoloLayout::Pose { num_keypoints: 17, num_values: 3 };
     const SEG: YoloLayout = YoloLayout::Seg { num_coefficients: 32 };
 
     #[test]
@@ -379,6 +413,7 @@ mod tests {
             let network = Network { channel, path, metadata };
             let name = match layout {
                 YoloLayout::Seg { .. } => "yolo_seg",
+                YoloLayout::Pose { .. } => "yolo_pose",
                 YoloLayout::Obb => "yolo_obb",
                 _ => "yolov8",
             };
@@ -404,6 +439,8 @@ mod tests {
             (SEG, 80, fixed([1, 300, 38]), "seg_end_to_end"),
             (SEG, 80, fixed([1, 116, 8400]), "seg"),
             (SEG, 2, fixed([1, 38, 38]), "seg"),
+            (POSE, 1, fixed([1, 300, 57]), "pose_end_to_end"),
+            (POSE, 1, fixed([1, 56, 8400]), "pose"),
         ] {
             assert_eq!(layout(of.clone(), names, &dims), expected, "{of:?} {dims:?}");
         }
@@ -419,7 +456,11 @@ mod tests {
             ("yolo_seg", ("task", "detect"), &["`seg`", "task `detect`", "`yolov8`"]),
             ("yolo_seg", ("task", "pose"), &["`seg`", "task `pose`"]),
             ("yolo_seg", ("end2end", "True"), &["`seg`", "`seg_end_to_end`", "yolo26_seg"]),
-            ("yolov8", ("task", "pose"), &["task `pose`"]),
+            ("yolov8", ("task", "pose"), &["task `pose`", "`yolo_pose`"]),
+            ("yolo_pose", ("task", "detect"), &["`pose`", "task `detect`", "`yolov8`"]),
+            ("yolo_pose", ("task", "segment"), &["`pose`", "task `segment`", "`yolo_seg`"]),
+            ("yolo_pose", ("end2end", "True"), &["`pose`", "`pose_end_to_end`", "yolo26_pose"]),
+            ("yolo_pose", ("task", "classify"), &["task `classify`", "`segment` or `pose`"]),
             ("yolov8", ("end2end", "True"), &["`v8`", "`end2end`", "end_to_end"]),
             ("yolo_obb", ("end2end", "True"), &["yolo26_obb", "end2end=False"]),
             ("yolov5_raw", ("stride", "64"), &["[8, 16, 32]", "64"]),
@@ -440,6 +481,8 @@ mod tests {
             ("yolo_seg", ("task", "segment")),
             ("yolo26_seg", ("task", "segment")),
             ("yolo26_seg", ("end2end", "True")),
+            ("yolo_pose", ("task", "pose")),
+            ("yolo26_pose", ("end2end", "True")),
             ("yolov8", ("end2end", "False")),
             ("yolov8", ("task", "something")),
             ("yolov5_raw", ("stride", "32")),

@@ -4,8 +4,8 @@ use det_post_ops::decode::gather::{GatherCounts, gather_2d, gather_rotated, sour
 use det_post_ops::decode::yolo::{decode_yolo, decode_yolo_rotated};
 use det_post_ops::nms::{Workspace, suppress_2d, suppress_rotated};
 use det_post_types::{
-    Affine2, Box2d, Candidate, Candidates, Detection2d, Detections, Error, ErrorKind, Kept, Masks,
-    Nms2d, Result, RotatedBox2d, Size, TensorView, YoloLayout,
+    Affine2, Box2d, Candidate, Candidates, Detection2d, Detections, Error, ErrorKind, Kept,
+    Keypoints, Masks, Nms2d, Result, RotatedBox2d, Size, TensorView, YoloLayout,
 };
 
 /// The signature of [`decode_yolo`].
@@ -19,6 +19,17 @@ type Gather<B> =
 /// The signature of [`sources_2d`].
 type Sources<B> = fn(&[Candidate<B>], &[Kept], &Affine2, Size, usize, &mut Vec<u32>);
 
+/// What detections of axis-aligned boxes have beside their boxes.
+#[derive(Clone, Copy, Debug)]
+pub enum Parts<'a> {
+    /// Nothing.
+    None,
+    /// Masks.
+    Masks(Masks<'a>),
+    /// Keypoints.
+    Keypoints(Keypoints<'a>),
+}
+
 /// Boxes in an image, from the network's outputs to detections, on the CPU.
 pub trait ImageBoxes: Copy + Send + 'static {
     /// Whether they are rotated.
@@ -30,11 +41,11 @@ pub trait ImageBoxes: Copy + Send + 'static {
     /// Survivors to detections.
     const GATHER: Gather<Self>;
 
-    /// Survivors to the rows of their masks; none of boxes without masks.
+    /// Survivors to the rows of their masks and keypoints; none of rotated boxes, which have neither.
     const SOURCES: Sources<Self>;
 
-    /// The detections of a frame, with their masks where the head has some.
-    fn detections<'a>(found: &'a [Detection2d<Self>], masks: Option<Masks<'a>>) -> Detections<'a>;
+    /// The detections of a frame, with what the head has beside boxes.
+    fn detections<'a>(found: &'a [Detection2d<Self>], parts: Parts<'a>) -> Detections<'a>;
 
     /// Detections with axis-aligned boxes: those that may have masks.
     fn aligned(found: &[Detection2d<Self>]) -> &[Detection2d];
@@ -47,10 +58,11 @@ impl ImageBoxes for Box2d {
     const GATHER: Gather<Self> = gather_2d;
     const SOURCES: Sources<Self> = sources_2d;
 
-    fn detections<'a>(found: &'a [Detection2d<Self>], masks: Option<Masks<'a>>) -> Detections<'a> {
-        match masks {
-            Some(masks) => Detections::Masked2d(found, masks),
-            None => Detections::Boxes2d(found),
+    fn detections<'a>(found: &'a [Detection2d<Self>], parts: Parts<'a>) -> Detections<'a> {
+        match parts {
+            Parts::None => Detections::Boxes2d(found),
+            Parts::Masks(masks) => Detections::Masked2d(found, masks),
+            Parts::Keypoints(keypoints) => Detections::Keypoints2d(found, keypoints),
         }
     }
 
@@ -66,7 +78,7 @@ impl ImageBoxes for RotatedBox2d {
     const GATHER: Gather<Self> = gather_rotated;
     const SOURCES: Sources<Self> = |_, _, _, _, _, sources| sources.clear();
 
-    fn detections<'a>(found: &'a [Detection2d<Self>], _: Option<Masks<'a>>) -> Detections<'a> {
+    fn detections<'a>(found: &'a [Detection2d<Self>], _: Parts<'a>) -> Detections<'a> {
         Detections::RotatedBoxes2d(found)
     }
 

@@ -12,6 +12,7 @@ mod cpu;
 mod cuda;
 mod cut;
 mod head;
+mod keypoints;
 mod masks;
 mod postprocess;
 mod received;

@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
-use super::boxes::ImageBoxes;
+use super::boxes::{ImageBoxes, Parts};
 use super::head::YoloHead;
+use super::keypoints::ImageKeypoints;
 use super::masks::ImageMasks;
 use crate::config::CameraConfig;
 use det_post_infer::Outputs;
@@ -17,7 +18,7 @@ use det_post_types::{
 pub(super) const STAGES: [Stage; 4] =
     [Stage::Decode, Stage::Select, Stage::Suppress, Stage::Gather];
 
-/// Decodes, selects, suppresses and gathers boxes `B` and their masks.
+/// Decodes, selects, suppresses and gathers boxes `B`, their masks and keypoints.
 pub(super) struct Postprocess<B> {
     score_threshold: f32,
     /// The wanted classes, ascending; empty for all.
@@ -30,6 +31,7 @@ pub(super) struct Postprocess<B> {
     keep: Vec<Kept>,
     detections: Vec<Detection2d<B>>,
     masks: Option<ImageMasks>,
+    keypoints: Option<ImageKeypoints>,
 }
 
 impl<B: ImageBoxes> Postprocess<B> {
@@ -46,6 +48,7 @@ impl<B: ImageBoxes> Postprocess<B> {
             keep: Vec::with_capacity(config.pre_nms_top_k),
             detections: Vec::with_capacity(config.max_detections),
             masks: ImageMasks::new(config),
+            keypoints: ImageKeypoints::new(config),
         }
     }
 
@@ -73,13 +76,18 @@ impl<B: ImageBoxes> Postprocess<B> {
             B::SUPPRESS(candidates, &self.nms, &mut self.suppression, &mut self.keep)
         })?;
         let start = Instant::now();
-        let Self { candidates, keep, max_detections: limit, detections, masks, .. } = self;
+        let Self { candidates, keep, max_detections: limit, detections, masks, keypoints, .. } =
+            self;
         let (candidates, source) = (candidates.as_slice(), placed.source);
         let back = placed.source_from_network();
         let dropped = B::GATHER(candidates, keep, &back, source, *limit, detections);
         if let Some(masks) = masks {
             B::SOURCES(candidates, keep, &back, source, *limit, &mut masks.sources);
             masks.run(outputs, head, placed, B::aligned(detections), report)?;
+        }
+        if let Some(keypoints) = keypoints {
+            B::SOURCES(candidates, keep, &back, source, *limit, &mut keypoints.sources);
+            keypoints.run(outputs, head, placed)?;
         }
         report.add_duration(Stage::Gather, start.elapsed());
         cut.add_to(report);
@@ -89,7 +97,12 @@ impl<B: ImageBoxes> Postprocess<B> {
 
     /// The detections of the last frame.
     pub(super) fn detections(&self) -> Detections<'_> {
-        B::detections(&self.detections, self.masks.as_ref().map(ImageMasks::masks))
+        let parts = match (&self.masks, &self.keypoints) {
+            (Some(masks), _) => Parts::Masks(masks.masks()),
+            (None, Some(keypoints)) => Parts::Keypoints(keypoints.keypoints()),
+            (None, None) => Parts::None,
+        };
+        B::detections(&self.detections, parts)
     }
 
     /// Applies the parameters that may change between frames.
@@ -106,5 +119,6 @@ impl<B: ImageBoxes> Postprocess<B> {
         self.detections.clear();
         self.detections.reserve(config.max_detections);
         self.masks = ImageMasks::new(config);
+        self.keypoints = ImageKeypoints::new(config);
     }
 }

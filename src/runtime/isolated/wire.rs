@@ -6,8 +6,8 @@ use super::message::{Message, malformed};
 use crate::detectors::{DetectorInfo, InputNeeds, PayloadKind, TargetFrame};
 use det_post_types::{
     Box2d, Box3d, Count, Detection2d, Detection3d, Detections, Error, ErrorKind, FrameReport,
-    ImageDecoder, LevelCounts, MaskWindow, Masks, Object3d, Result, RotatedBox2d, Size, Stage,
-    Transfer, Variance3d,
+    ImageDecoder, Keypoint, Keypoints, LevelCounts, MaskWindow, Masks, Object3d, Result,
+    RotatedBox2d, Size, Stage, Transfer, Variance3d,
 };
 
 /// Appends the constant properties of a detector.
@@ -86,6 +86,8 @@ pub(super) struct DetectionBuffers {
     image: Size,
     windows: Vec<MaskWindow>,
     words: Vec<u32>,
+    num_per_detection: usize,
+    keypoints: Vec<Keypoint>,
     /// Which of these was read last.
     kind: u32,
 }
@@ -100,6 +102,11 @@ impl DetectionBuffers {
                 let Self { image, windows, words, .. } = self;
                 Detections::Masked2d(&self.boxes_2d, Masks { image: *image, windows, words })
             }
+            WITH_KEYPOINTS => {
+                let Self { num_per_detection, keypoints: all, .. } = self;
+                let keypoints = Keypoints { num_per_detection: *num_per_detection, all };
+                Detections::Keypoints2d(&self.boxes_2d, keypoints)
+            }
             _ => Detections::Boxes2d(&self.boxes_2d),
         }
     }
@@ -110,6 +117,7 @@ const AXIS_ALIGNED: u32 = 0;
 const ROTATED: u32 = 1;
 const IN_SPACE: u32 = 2;
 const MASKED: u32 = 3;
+const WITH_KEYPOINTS: u32 = 4;
 
 /// Appends detections.
 pub(super) fn put_detections(message: &mut Message, detections: Detections<'_>) {
@@ -119,6 +127,13 @@ pub(super) fn put_detections(message: &mut Message, detections: Detections<'_>) 
             put_all(message, MASKED, boxes, put_2d);
             put_masks(message, &masks);
         }
+        Detections::Keypoints2d(boxes, Keypoints { num_per_detection, all }) => {
+            put_all(message, WITH_KEYPOINTS, boxes, put_2d);
+            message.put_u64(num_per_detection as u64).put_u64(all.len() as u64);
+            for &Keypoint { x, y, score } in all {
+                put_floats(message, &[x, y, score]);
+            }
+        }
         Detections::RotatedBoxes2d(boxes) => put_all(message, ROTATED, boxes, put_rotated),
         Detections::Boxes3d(boxes) => put_all(message, IN_SPACE, boxes, put_3d),
     }
@@ -126,8 +141,10 @@ pub(super) fn put_detections(message: &mut Message, detections: Detections<'_>) 
 
 /// Reads what [`put_detections`] wrote.
 pub(super) fn take_detections(message: &Message, found: &mut DetectionBuffers) -> Result<()> {
-    let DetectionBuffers { boxes_2d, rotated_boxes_2d, boxes_3d, image, windows, words, kind } =
+    let DetectionBuffers { boxes_2d, rotated_boxes_2d, boxes_3d, image, windows, words, .. } =
         found;
+    let (num_per_detection, keypoints) = (&mut found.num_per_detection, &mut found.keypoints);
+    let kind = &mut found.kind;
     *kind = message.u32()?;
     match *kind {
         AXIS_ALIGNED => take_all(message, boxes_2d, take_2d),
@@ -136,6 +153,11 @@ pub(super) fn take_detections(message: &Message, found: &mut DetectionBuffers) -
             *image = Size::new(message.u32()?, message.u32()?);
             take_all(message, windows, take_window)?;
             take_all(message, words, Message::u32)
+        }
+        WITH_KEYPOINTS => {
+            take_all(message, boxes_2d, take_2d)?;
+            *num_per_detection = message.usize()?;
+            take_all(message, keypoints, take_keypoint)
         }
         ROTATED => take_all(message, rotated_boxes_2d, take_rotated),
         IN_SPACE => take_all(message, boxes_3d, take_3d),
@@ -153,6 +175,11 @@ fn put_masks(message: &mut Message, masks: &Masks<'_>) {
     for &word in masks.words {
         message.put_u32(word);
     }
+}
+
+fn take_keypoint(message: &Message) -> Result<Keypoint> {
+    let [x, y, score] = floats(message)?;
+    Ok(Keypoint { x, y, score })
 }
 
 fn take_window(message: &Message) -> Result<MaskWindow> {
@@ -381,7 +408,9 @@ mod tests {
         let windows = [MaskWindow { left: 1, top: 2, width: 33, height: 1, first_word: 1 }; 1];
         let image = Size::new(40, 30);
         let masks = Masks { image, windows: &windows, words: &[0, u32::MAX, 5] };
+        let points = [Keypoint { x: -0.0, y: 2.5, score: 0.25 }; 2];
         let all = [
+            Detections::Keypoints2d(&flat, Keypoints { num_per_detection: 2, all: &points }),
             Detections::Masked2d(&flat, masks),
             Detections::RotatedBoxes2d(&rotated),
             Detections::Boxes2d(&flat),
@@ -391,7 +420,7 @@ mod tests {
         let mut message = Message::default();
         message.start(1);
         all.iter().for_each(|detections| put_detections(&mut message, *detections));
-        message.put_u32(MASKED + 1);
+        message.put_u32(WITH_KEYPOINTS + 1);
         message.tag().unwrap();
         let mut found = DetectionBuffers::default();
         for detections in all {

@@ -7,7 +7,7 @@ use super::colors::{TRUTH, class_color, class_rgb, color};
 use super::image::{class_name, image_canvas, label};
 use super::labels::Labels;
 use super::legend::{Entry, with_footer};
-use det_post_types::{Detection2d, ImageBox, ImagePayload, Masks, Result, Size};
+use det_post_types::{Detection2d, ImageBox, ImagePayload, Keypoints, Masks, Result, Size, bones};
 
 /// An image with the boxes, classes and scores of its detections, in its own size.
 ///
@@ -77,6 +77,37 @@ pub fn draw_masks(canvas: &mut Canvas, detections: &[Detection2d], masks: &Masks
         });
     }
 }
+
+/// Draws the keypoints of detections with at least a score, and the lines between them where their
+/// meaning is known; the best detection last.
+pub fn draw_keypoints(
+    canvas: &mut Canvas,
+    detections: &[Detection2d],
+    keypoints: &Keypoints<'_>,
+    threshold: f32,
+) {
+    for (index, detection) in detections.iter().enumerate().rev() {
+        let own = keypoints.of(index);
+        let color = class_color(detection.class);
+        let position = |at: usize| {
+            let keypoint = own.get(at).filter(|keypoint| keypoint.score >= threshold)?;
+            Some([keypoint.x, keypoint.y])
+        };
+        for &[from, to] in bones(own.len()) {
+            if let (Some(from), Some(to)) = (position(from), position(to)) {
+                canvas.line(from, to, color, 2);
+            }
+        }
+        for [x, y] in (0..own.len()).filter_map(position) {
+            let [left, top, right, bottom] = [x - DOT, y - DOT, x + DOT, y + DOT];
+            let corners = [[left, top], [right, top], [right, bottom], [left, bottom]];
+            canvas.polygon(&corners, color, 2);
+        }
+    }
+}
+
+/// Half of the side of a keypoint's square, in pixels.
+const DOT: f32 = 2.0;
 
 /// The classes that are there, with their numbers.
 pub(super) fn legend(classes: impl Iterator<Item = u32>, class_names: &[String]) -> Vec<Entry> {

@@ -15,7 +15,9 @@ mod rect;
 
 pub use animation::{Animation, AnimationPaths};
 pub use bev::{BEV_SIZE, BevImage};
-pub use camera::{draw_boxes, draw_camera, draw_camera_over_truth, draw_masks, side_by_side};
+pub use camera::{
+    draw_boxes, draw_camera, draw_camera_over_truth, draw_keypoints, draw_masks, side_by_side,
+};
 pub use canvas::{Canvas, Font};
 pub(crate) use colors::{BACKGROUND, GRID, IDEAL, TEXT, VERDICTS};
 pub use colors::{class_color, class_rgb};

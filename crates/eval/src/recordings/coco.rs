@@ -1,7 +1,8 @@
 //! Boxes in images as files of COCO, for pycocotools, FiftyOne and the like.
 //!
 //! Truth that is not counted is marked as a crowd, with the same effect as in [`crate`].
-//! A rotated box has the bounds of its rectangle. All detections are in the files: COCO has no field
+//! A rotated box has the bounds of its rectangle. Masks are runs (`segmentation`), keypoints x, y and
+//! visibility, 2 where truth has a score above 0, in turn. All detections are in the files: COCO has no field
 //! that excludes one which matches nothing and is lower than the filter's heights, as `crate` does.
 
 use serde::Serialize;
@@ -9,8 +10,9 @@ use serde::Serialize;
 use super::filters::Filters;
 use super::pair::Paired;
 use crate::GroundTruth2d;
+use crate::parts::{FrameParts, Parts};
 use det_post_ros::output_folder::OutputFolder;
-use det_post_types::{Box2d, Detection2d, Error, ErrorKind, ImageBox, Result};
+use det_post_types::{Box2d, Detection2d, Error, ErrorKind, ImageBox, Keypoint, Result, Rle};
 
 /// A camera's two files, as text.
 pub(super) struct CocoFiles {
@@ -33,6 +35,65 @@ struct Image {
     id: usize,
     /// The topic of the detections and the stamp in nanoseconds.
     file_name: String,
+    /// Of frames with masks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    height: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    width: Option<u32>,
+}
+
+impl Image {
+    fn new(id: usize, file_name: String, parts: &FrameParts) -> Self {
+        let mut masks = parts.truth.masks.iter().chain(&parts.detections.masks).flatten();
+        let size = masks.next().map(Rle::size);
+        let [height, width] = [size.map(|of| of.height), size.map(|of| of.width)];
+        Self { id, file_name, height, width }
+    }
+}
+
+/// The mask and the keypoints of an object or a detection, if it has them.
+#[derive(Serialize)]
+struct OwnParts {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    segmentation: Option<Segmentation>,
+    /// x, y and visibility or score of each in turn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    keypoints: Vec<f64>,
+    /// Of truth with keypoints: the labelled ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_keypoints: Option<usize>,
+}
+
+/// A mask in lengths of runs.
+#[derive(Serialize)]
+struct Segmentation {
+    /// Rows and columns.
+    size: [u32; 2],
+    counts: String,
+}
+
+impl OwnParts {
+    fn new(parts: &Parts, at: usize, of_keypoint: fn(&Keypoint) -> [f64; 3]) -> Self {
+        let segmentation = parts.mask(at).map(|mask| Segmentation {
+            size: [mask.size().height, mask.size().width],
+            counts: mask.to_compressed(),
+        });
+        let keypoints = parts.keypoints(at).iter().flat_map(of_keypoint).collect();
+        Self { segmentation, keypoints, num_keypoints: None }
+    }
+
+    fn of_truth(parts: &Parts, at: usize) -> Self {
+        let num_keypoints = (!parts.keypoints(at).is_empty()).then(|| parts.num_labelled(at));
+        let own = Self::new(parts, at, |&Keypoint { x, y, score }| match score > 0.0 {
+            true => [x.into(), y.into(), 2.0],
+            false => [0.0; 3],
+        });
+        Self { num_keypoints, ..own }
+    }
+
+    fn of_detection(parts: &Parts, at: usize) -> Self {
+        Self::new(parts, at, |&Keypoint { x, y, score }| [x, y, score].map(f64::from))
+    }
 }
 
 #[derive(Serialize)]
@@ -50,6 +111,8 @@ struct Annotation {
     bbox: [f64; 4],
     area: f64,
     iscrowd: u8,
+    #[serde(flatten)]
+    parts: OwnParts,
 }
 
 #[derive(Serialize)]
@@ -58,6 +121,8 @@ struct Found {
     category_id: u32,
     bbox: [f64; 4],
     score: f32,
+    #[serde(flatten)]
+    parts: OwnParts,
 }
 
 impl CocoFiles {
@@ -76,22 +141,27 @@ impl CocoFiles {
         let (mut images, mut annotations, mut found) = (Vec::new(), Vec::new(), Vec::new());
         for (image_id, (stamp, frame)) in (1..).zip(paired.stamps.iter().zip(&paired.frames)) {
             let file_name = format!("{}/{}", paired.detections, stamp.nanos());
-            images.push(Image { id: image_id, file_name });
-            for truth in &frame.truth {
+            let none = FrameParts::default();
+            let parts = paired.parts.get(image_id - 1).unwrap_or(&none);
+            images.push(Image::new(image_id, file_name, parts));
+            for (at, truth) in frame.truth.iter().enumerate() {
                 let bbox = bounds(&truth.bbox);
                 annotations.push(Annotation {
                     id: annotations.len() + 1,
                     image_id,
                     category_id: truth.class + 1,
                     bbox,
-                    area: bbox[2] * bbox[3],
+                    area: parts.truth.mask(at).map_or(bbox[2] * bbox[3], |of| of.area() as f64),
                     iscrowd: u8::from(!filter.counts(truth)),
+                    parts: OwnParts::of_truth(&parts.truth, at),
                 });
             }
-            for detection in &frame.detections {
+            for (at, detection) in frame.detections.iter().enumerate() {
                 if detection.score.is_finite() && detection.bbox.is_finite() {
                     let (category_id, bbox) = (detection.class + 1, bounds(&detection.bbox));
-                    found.push(Found { image_id, category_id, bbox, score: detection.score });
+                    let (score, parts) =
+                        (detection.score, OwnParts::of_detection(&parts.detections, at));
+                    found.push(Found { image_id, category_id, bbox, score, parts });
                 }
             }
         }

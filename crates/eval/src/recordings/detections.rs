@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Deserialize;
 
 use super::streams::{Classes, Streams, insert};
+use crate::parts::Parts;
 use det_post_ros::bag::{BagReader, TopicInfo};
 use det_post_ros::messages::{Detection2DArray, Detection3DArray};
 use det_post_ros::truth::ATTRIBUTES_SUFFIX;
 use det_post_types::{
-    Box2d, Box3d, Detection2d, Detection3d, Error, ErrorKind, ImageBox, Object3d, Result,
-    RotatedBox2d, Stamp, input_file,
+    Box2d, Box3d, Detection2d, Detection3d, Error, ErrorKind, ImageBox, Keypoint, Object3d, Result,
+    Rle, RotatedBox2d, Size, Stamp, input_file,
 };
 
 /// U+FEFF at the start of a text of UTF-8.
@@ -48,7 +49,7 @@ fn lines_of(path: &Path) -> Option<PathBuf> {
     (path.is_file() && is_lines).then(|| path.to_owned())
 }
 
-/// A line of `detections.jsonl`, as `src/replay/files.rs` writes it.
+/// A line of `detections.jsonl`, as `src/replay/lines.rs` writes it.
 #[derive(Deserialize)]
 struct Line {
     channel: String,
@@ -68,6 +69,16 @@ struct Line2d {
     score: Number,
     #[serde(flatten)]
     bbox: LineBox,
+    mask: Option<LineMask>,
+    /// x, y and score of each.
+    keypoints: Option<Vec<[Number; 3]>>,
+}
+
+#[derive(Deserialize)]
+struct LineMask {
+    /// Rows and columns.
+    size: [u32; 2],
+    counts: String,
 }
 
 #[derive(Deserialize)]
@@ -128,8 +139,19 @@ fn read_lines(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Result<D
         let stamp = Stamp::from_nanos(line.stamp_ns);
         let mut is_new = true;
         if let Some(found) = line.detections_2d {
+            let parts = match parts_of(&found) {
+                Ok(parts) => parts,
+                Err(error) => {
+                    streams.add_damage(|| format!("{}: {}", place(), error.message()));
+                    continue;
+                }
+            };
             let found = found.into_iter().map(|d| detection_2d(&d, classes)).collect();
             is_new = insert(&mut streams.cameras, names, stamp, found);
+            let own = streams.cameras.iter_mut().find(|stream| stream.topic == line.topic);
+            if let Some(stream) = own.filter(|_| is_new && parts != Parts::default()) {
+                stream.parts.insert(stamp, parts);
+            }
         }
         if let Some(found) = line.detections_3d {
             let found = found.into_iter().map(|d| detection_3d(&d, classes)).collect();
@@ -138,6 +160,32 @@ fn read_lines(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Result<D
         streams.num_repeated += usize::from(!is_new);
     }
     Ok(streams)
+}
+
+/// The masks and keypoints of a frame; no list of what no detection has.
+///
+/// # Errors
+/// `Argument` for a mask that is none.
+fn parts_of(found: &[Line2d]) -> Result<Parts> {
+    let mask = |line: &Line2d| {
+        let of = |LineMask { size: [height, width], counts }: &LineMask| {
+            Rle::from_compressed(Size::new(*width, *height), counts)
+        };
+        line.mask.as_ref().map(of).transpose()
+    };
+    let keypoints = |line: &Line2d| {
+        let numbers = line.keypoints.iter().flatten();
+        let points = numbers.map(|numbers| numbers.map(number));
+        points.map(|[x, y, score]| Keypoint { x, y, score }).collect()
+    };
+    let mut parts = Parts::default();
+    if found.iter().any(|line| line.mask.is_some()) {
+        parts.masks = found.iter().map(mask).collect::<Result<_>>()?;
+    }
+    if found.iter().any(|line| line.keypoints.is_some()) {
+        parts.keypoints = found.iter().map(keypoints).collect();
+    }
+    Ok(parts)
 }
 
 fn detection_2d(line: &Line2d, classes: &mut Classes) -> Detection2d<ImageBox> {

@@ -6,9 +6,12 @@ use serde::Serialize;
 
 use super::filters::Filters;
 use super::pair::Paired;
+use super::part_figures::PartFigures;
 use crate::box_overlap::{MIN_NUM_TRUTH, Overlaps, View};
 use crate::calibration::{Calibration, calibration};
 use crate::center_distance::{Errors, Matching, REFERENCE, THRESHOLDS_M};
+use crate::image::Measure;
+use crate::parts::Parts;
 use crate::{
     Filter2d, Filter3d, Frame3d, GroundTruth2d, GroundTruth3d, Scored, image, mean,
     num_unusable_2d, num_unusable_3d,
@@ -140,6 +143,12 @@ pub(super) struct CameraRow {
     pub(super) ap: Option<f64>,
     pub(super) ap50: Option<f64>,
     pub(super) ap75: Option<f64>,
+    /// Of masks, where truth and detections have some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) masks: Option<PartFigures>,
+    /// Of keypoints, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) keypoints: Option<PartFigures>,
 }
 
 /// A reliability diagram over all classes.
@@ -299,6 +308,12 @@ fn camera_class(
     if !is_there && !is_found {
         return None;
     }
+    let on_both_sides = |has: fn(&Parts) -> bool| {
+        paired.parts.iter().any(|parts| has(&parts.truth))
+            && paired.parts.iter().any(|parts| has(&parts.detections))
+    };
+    let has_masks = on_both_sides(|parts| !parts.masks.is_empty());
+    let has_keypoints = on_both_sides(|parts| !parts.keypoints.is_empty());
     let figures = |bin: Bin| {
         let filter = Filter2d {
             min_height: bin.from,
@@ -306,11 +321,16 @@ fn camera_class(
             ..filters.in_images()
         };
         let accuracy = image::accuracy(frames, class, &filter);
+        let by = |measure: &Measure<'_>| {
+            PartFigures::of(&image::accuracy_by(measure, frames, class, &filter))
+        };
         let row = CameraRow {
             num_truth: accuracy.num_truth,
             ap: accuracy.mean_ap(),
             ap50: accuracy.ap50(),
             ap75: accuracy.ap75(),
+            masks: has_masks.then(|| by(&Measure::Masks(&paired.parts))),
+            keypoints: has_keypoints.then(|| by(&Measure::Keypoints(&paired.parts))),
         };
         (row, accuracy)
     };
@@ -373,6 +393,8 @@ impl CameraRow {
             ap: of(&|row| row.ap),
             ap50: of(&|row| row.ap50),
             ap75: of(&|row| row.ap75),
+            masks: PartFigures::mean_of(rows.iter().map(|row| row.masks)),
+            keypoints: PartFigures::mean_of(rows.iter().map(|row| row.keypoints)),
         }
     }
 }

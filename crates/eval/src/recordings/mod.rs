@@ -1,6 +1,7 @@
 //! Recordings of detections against recordings of truth: the figures of `det_post eval`.
 
 mod coco;
+mod companions;
 mod detections;
 mod drives;
 mod figures;
@@ -8,6 +9,7 @@ mod file_names;
 mod filters;
 mod page;
 mod pair;
+mod part_figures;
 mod plots;
 mod run;
 mod streams;

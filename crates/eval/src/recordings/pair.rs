@@ -1,7 +1,10 @@
 //! Which detections belong to which truth.
 
+use std::collections::BTreeMap;
+
 use super::streams::Stream;
 use crate::Frame;
+use crate::parts::{FrameParts, Parts};
 use det_post_types::{Error, ErrorKind, Result, Stamp};
 
 /// `DETECTIONS=TRUTH`, two topics.
@@ -36,6 +39,8 @@ pub(super) struct Paired<T, D> {
     pub(super) truth: String,
     pub(super) frame_id: String,
     pub(super) frames: Vec<Frame<T, D>>,
+    /// Of each frame its masks and keypoints.
+    pub(super) parts: Vec<FrameParts>,
     /// Of each frame.
     pub(super) stamps: Vec<Stamp>,
     /// Of each frame the index of its drive.
@@ -138,6 +143,7 @@ impl<T: Clone, D: Clone> Paired<T, D> {
             truth: there.topic.clone(),
             frame_id: there.frame_id.clone(),
             frames: Vec::new(),
+            parts: Vec::new(),
             stamps: Vec::new(),
             drives: Vec::new(),
             num_truth_alone: 0,
@@ -212,6 +218,11 @@ impl<T: Clone, D: Clone> Paired<T, D> {
             num_common += usize::from(detections.is_some());
             if detections.is_some() || count_missing {
                 let detections = detections.cloned().unwrap_or_default();
+                let parts = |stream: &BTreeMap<Stamp, Parts>| {
+                    stream.get(stamp).cloned().unwrap_or_default()
+                };
+                let of_found = found.map(|found| parts(&found.parts)).unwrap_or_default();
+                self.parts.push(FrameParts { truth: parts(&there.parts), detections: of_found });
                 self.stamps.push(*stamp);
                 self.drives.push(drive);
                 self.frames.push(Frame { truth: truth.clone(), detections });

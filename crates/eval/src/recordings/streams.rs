@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::parts::Parts;
 use det_post_types::Stamp;
 
 /// What one topic says, frame by frame.
@@ -14,6 +15,8 @@ pub struct Stream<T> {
     pub frame_id: String,
     /// By stamp.
     pub frames: BTreeMap<Stamp, Vec<T>>,
+    /// By stamp, of frames with masks or keypoints.
+    pub parts: BTreeMap<Stamp, Parts>,
 }
 
 /// All topics of one source, by sensor.
@@ -63,7 +66,8 @@ pub fn insert<T>(
 ) -> bool {
     let at = streams.iter().position(|stream| stream.topic == topic).unwrap_or_else(|| {
         let [name, topic, frame_id] = [name, topic, frame_id].map(str::to_owned);
-        streams.push(Stream { name, topic, frame_id, frames: BTreeMap::new() });
+        let (frames, parts) = (BTreeMap::new(), BTreeMap::new());
+        streams.push(Stream { name, topic, frame_id, frames, parts });
         streams.len() - 1
     });
     let frames = &mut streams[at].frames;

@@ -7,6 +7,7 @@ use super::figures::{
     Bin, CameraFigures, CameraRow, CountedBy, Figures, LidarFigures, LidarRow, SensorFigures,
 };
 use super::filters::Filters;
+use super::part_figures::PartFigures;
 use crate::box_overlap::MIN_NUM_TRUTH;
 use det_post_types::text::{LineBreaks, shown};
 
@@ -178,12 +179,22 @@ fn camera(table: &mut String, figures: &CameraFigures, filters: &Filters) {
             figure(figures.mean.ap50)
         ),
     );
-    line(table, heads(&["AP", "AP50", "AP75"]));
+    let mean = &figures.mean;
+    let of_parts = [("mask AP", mean.masks), ("keypoint AP", mean.keypoints)].map(|(name, of)| {
+        of.map_or(String::new(), |_| format!("{name:>13}{:>8}{:>8}", "AP50", "AP75"))
+    });
+    line(table, heads(&["AP", "AP50", "AP75"]) + &of_parts.concat());
     let classes = figures.classes.iter().map(|(name, class)| (name.as_str(), &class.all));
     for (name, row) in classes.chain([("mean", &figures.mean)]) {
-        let CameraRow { num_truth, ap, ap50, ap75 } = row;
+        let CameraRow { num_truth, ap, ap50, ap75, masks, keypoints } = row;
         let cells = [ap, ap50, ap75].map(|cell| format!("{:>8}", figure(*cell)));
-        line(table, format!("  {name:<12}{num_truth:>7}{}", cells.concat()));
+        let of_parts = [masks, keypoints].map(|of| {
+            of.map_or(String::new(), |PartFigures { ap, ap50, ap75 }| {
+                let [ap, ap50, ap75] = [ap, ap50, ap75].map(figure);
+                format!("{ap:>13}{ap50:>8}{ap75:>8}")
+            })
+        });
+        line(table, format!("  {name:<12}{num_truth:>7}{}{}", cells.concat(), of_parts.concat()));
     }
     let by_height: Vec<_> = figures
         .classes

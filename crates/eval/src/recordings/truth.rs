@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::companions::{Companion, PartsByTopic};
 use super::streams::{Classes, Streams, insert};
 use crate::{GroundTruth2d, GroundTruth3d};
 use det_post_ros::bag::{BagReader, TopicInfo};
@@ -19,6 +20,8 @@ pub type Truth = Streams<GroundTruth2d, GroundTruth3d>;
 struct Pair {
     array: usize,
     attributes: usize,
+    /// Masks and keypoints.
+    companions: Vec<Companion>,
     /// The half of a frame that came first, by stamp.
     waiting: BTreeMap<Stamp, Vec<u8>>,
 }
@@ -47,11 +50,14 @@ pub(super) fn read(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Res
     }
     let wanted: Vec<&str> = pairs
         .iter()
-        .flat_map(|pair| [pair.array, pair.attributes])
+        .flat_map(|pair| {
+            let companions = pair.companions.iter().map(|companion| companion.topic());
+            [pair.array, pair.attributes].into_iter().chain(companions)
+        })
         .map(|topic| topics[topic].name.as_str())
         .collect();
     reader.select(&wanted);
-    let mut truth = Truth::new();
+    let (mut truth, mut parts) = (Truth::new(), PartsByTopic::default());
     while !stop.load(Ordering::Relaxed) {
         let message = match reader.next_message() {
             Ok(Some(message)) => message,
@@ -65,6 +71,17 @@ pub(super) fn read(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Res
         let name = &topics[message.topic].name;
         let damage =
             |error: &Error| format!("{}: {name} at {time}: {}", path.display(), error.message());
+        let companion = pairs.iter().find_map(|pair| {
+            let own = pair.companions.iter().find(|own| own.topic() == message.topic)?;
+            Some((&topics[pair.array].name, *own))
+        });
+        if let Some((array, companion)) = companion {
+            match companion.read(message.data) {
+                Ok(read) => parts.add(array, read),
+                Err(error) => truth.add_damage(|| damage(&error)),
+            }
+            continue;
+        }
         let of_message = |pair: &&mut Pair| [pair.array, pair.attributes].contains(&message.topic);
         let Some(pair) = pairs.iter_mut().find(of_message) else { continue };
         let header =
@@ -88,6 +105,7 @@ pub(super) fn read(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Res
             truth.add_damage(|| damage(&error));
         }
     }
+    parts.finish(&mut truth.cameras);
     truth.num_incomplete = pairs.iter().map(|pair| pair.waiting.len()).sum();
     Ok(truth)
 }
@@ -104,7 +122,8 @@ fn pairs(topics: &[TopicInfo]) -> Vec<Pair> {
     arrays
         .filter_map(|(array, topic)| {
             let attributes = companion(topic)?;
-            Some(Pair { array, attributes, waiting: BTreeMap::new() })
+            let companions = Companion::all(topic, topics);
+            Some(Pair { array, attributes, companions, waiting: BTreeMap::new() })
         })
         .collect()
 }

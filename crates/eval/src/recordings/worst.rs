@@ -230,6 +230,7 @@ mod tests {
                 .into_iter()
                 .map(|(truth, detections)| Frame { truth, detections })
                 .collect(),
+            parts: Vec::new(),
             stamps: (0..5).map(Stamp::from_nanos).collect(),
             drives: vec![0; 5],
             num_truth_alone: 0,

@@ -1,7 +1,7 @@
 //! What a network's file says about the network: the metadata that exporters write.
 //!
-//! ultralytics writes `names` (a dictionary of Python), `task`, `imgsz`, `stride` and `end2end`; others
-//! write `names` as JSON. The file is read here, so that every engine knows the same.
+//! ultralytics writes `names` (a dictionary of Python), `task`, `imgsz`, `stride`, `end2end` and `kpt_shape`;
+//! others write `names` as JSON. The file is read here, so that every engine knows the same.
 
 mod literal;
 
@@ -14,6 +14,8 @@ use det_post_types::{Size, TensorSpec};
 
 /// The most classes whose names are taken.
 const MAX_CLASSES: usize = 1 << 16;
+/// The most keypoints of a detection.
+pub const MAX_KEYPOINTS: usize = 1024;
 
 /// What a file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub struct Metadata {
     pub stride: Option<u32>,
     /// Whether the outputs are final boxes.
     pub is_end_to_end: bool,
+    /// Of task `pose`: the number of keypoints and the numbers of each, 2 or 3.
+    pub keypoints: Option<[usize; 2]>,
     /// The inputs, in their order, with the shapes that the file gives; old files list their
     /// constants among them.
     pub inputs: Vec<TensorSpec>,
@@ -63,6 +67,7 @@ impl Metadata {
             input_size: text("imgsz").and_then(input_size_of),
             stride: text("stride").and_then(|stride| stride.parse().ok()).filter(|&s| s > 0),
             is_end_to_end: text("end2end").is_some_and(|is| is.eq_ignore_ascii_case("true")),
+            keypoints: text("kpt_shape").and_then(keypoints_of),
             inputs: Vec::new(),
             outputs: Vec::new(),
         }
@@ -99,6 +104,17 @@ fn names_of(text: &str) -> Result<Vec<String>, String> {
         Some(twice) => Err(format!("`{}` is listed twice", twice[0])),
         None => Ok(all),
     }
+}
+
+/// `[17, 3]`: keypoints, and the numbers of each.
+fn keypoints_of(text: &str) -> Option<[usize; 2]> {
+    let Literal::List(items) = Literal::parse(text)? else { return None };
+    let [num, num_values] = &items[..] else { return None };
+    let [num, num_values] =
+        [num, num_values].map(|item| item.integer().and_then(|item| usize::try_from(item).ok()));
+    let [num, num_values] = [num?, num_values?];
+    let is_sound = (1..=MAX_KEYPOINTS).contains(&num) && matches!(num_values, 2 | 3);
+    is_sound.then_some([num, num_values])
 }
 
 /// `640`, or `[480, 640]`: height and width.
@@ -170,6 +186,12 @@ mod tests {
         assert_eq!([stride("32"), stride("0"), stride("x")], [Some(32), None, None]);
         for (text, expected) in [("True", true), ("true", true), ("False", false), ("", false)] {
             assert_eq!(of("end2end", text).is_end_to_end, expected);
+        }
+        let keypoints = |text| of("kpt_shape", text).keypoints;
+        assert_eq!(keypoints("[17, 3]"), Some([17, 3]));
+        assert_eq!(keypoints("(4, 2)"), Some([4, 2]));
+        for text in ["[17]", "[17, 4]", "[0, 3]", "[-1, 3]", "[1025, 3]", "17, 3", "['a', 3]"] {
+            assert_eq!(keypoints(text), None, "{text}");
         }
         assert_eq!(of("task", "obb").task.as_deref(), Some("obb"));
         assert_eq!(Metadata::of_file(Path::new("no/such.onnx")), Metadata::default());

@@ -4,12 +4,16 @@ use super::field::Field;
 use crate::cdr::Writer;
 use det_post_types::{Result, Stamp};
 
-/// The kind of [`foxglove_msgs/PointsAnnotation`] whose last point is joined to the first.
+/// Kinds of [`foxglove_msgs/PointsAnnotation`]: points, a line whose last point is
+/// joined to the first, and lines of two points each.
 ///
 /// [`foxglove_msgs/PointsAnnotation`]: https://docs.foxglove.dev/docs/sdk/schemas/points-annotation
+const POINTS: u8 = 1;
 const LINE_LOOP: u8 = 2;
+const LINE_LIST: u8 = 4;
 
 const LINE_WIDTH_PX: f64 = 2.0;
+const POINT_SIZE_PX: f64 = 6.0;
 const FONT_SIZE_PX: f64 = 14.0;
 const WHITE: [f64; 4] = [1.0; 4];
 
@@ -24,6 +28,19 @@ pub struct LabeledOutline {
     pub label: String,
 }
 
+/// A polygon and points of an object, and lines between them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ImagePoints {
+    /// Points in pixels.
+    pub points: Vec<[f64; 2]>,
+    /// The corners of a polygon.
+    pub outline: Vec<[f64; 2]>,
+    /// The two ends of each line.
+    pub lines: Vec<[f64; 2]>,
+    /// Red, green and blue, 0 to 1.
+    pub color: [f64; 3],
+}
+
 /// `foxglove_msgs/ImageAnnotations`.
 pub struct ImageAnnotations;
 
@@ -35,17 +52,34 @@ impl ImageAnnotations {
     ///
     /// # Errors
     /// `Message` when the message exceeds 4 GiB.
-    pub fn encode(stamp: Stamp, outlines: &[LabeledOutline], bytes: &mut Vec<u8>) -> Result<()> {
+    pub fn encode(
+        stamp: Stamp,
+        outlines: &[LabeledOutline],
+        points: &[ImagePoints],
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
         let mut writer = Writer::new(bytes);
         writer.sequence_len(0); // circles
-        writer.sequence(outlines, |writer, LabeledOutline { corners, color, .. }| {
+        let shapes: Vec<Shape<'_>> = outlines
+            .iter()
+            .map(|of| (LINE_LOOP, &of.corners[..], &of.color, LINE_WIDTH_PX))
+            .chain(points.iter().flat_map(|of| {
+                [
+                    (LINE_LOOP, &of.outline[..], &of.color, LINE_WIDTH_PX),
+                    (LINE_LIST, &of.lines[..], &of.color, LINE_WIDTH_PX),
+                    (POINTS, &of.points[..], &of.color, POINT_SIZE_PX),
+                ]
+            }))
+            .filter(|(_, points, ..)| !points.is_empty())
+            .collect();
+        writer.sequence(&shapes, |writer, &(kind, points, color, thickness)| {
             stamp.write(writer);
-            writer.u8(LINE_LOOP);
-            writer.sequence(corners, |writer, corner| writer.f64_array(corner));
+            writer.u8(kind);
+            writer.sequence(points, |writer, point| writer.f64_array(point));
             write_color(writer, color, 1.0);
-            writer.sequence_len(0); // colours of single lines
+            writer.sequence_len(0); // colours of single points and lines
             write_color(writer, color, 0.0);
-            writer.f64_array(&[LINE_WIDTH_PX]);
+            writer.f64_array(&[thickness]);
         });
         writer.sequence(outlines, |writer, LabeledOutline { corners, color, label }| {
             stamp.write(writer);
@@ -58,6 +92,9 @@ impl ImageAnnotations {
         writer.finish(Self::TYPE)
     }
 }
+
+/// Kind, points, colour and thickness of points or lines.
+type Shape<'a> = (u8, &'a [[f64; 2]], &'a [f64; 3], f64);
 
 fn write_color(writer: &mut Writer<'_>, [r, g, b]: &[f64; 3], opacity: f64) {
     writer.f64_array(&[*r, *g, *b, opacity]);

@@ -2,7 +2,7 @@
 
 use super::{
     DetectedObjects, DetectedObjectsWithFeature, Detection2DArray, Detection3DArray,
-    YoloDetectionArray,
+    YoloDetectionArray, YoloParts,
 };
 use crate::{OutputFormat, OutputType};
 use det_post_types::{
@@ -37,10 +37,19 @@ impl OutputFormat {
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
         match detections {
-            Detections::Boxes2d(boxes) | Detections::Masked2d(boxes, _) => {
-                self.encode_2d(output_type, header, boxes, bytes)
+            Detections::Boxes2d(boxes)
+            | Detections::Masked2d(boxes, _)
+            | Detections::Keypoints2d(boxes, _) => {
+                let parts = YoloParts {
+                    masks: detections.masks(),
+                    keypoints: detections.keypoints(),
+                    keypoint_threshold: self.keypoint_threshold,
+                };
+                self.encode_2d(output_type, header, (boxes, &parts), bytes)
             }
-            Detections::RotatedBoxes2d(boxes) => self.encode_2d(output_type, header, boxes, bytes),
+            Detections::RotatedBoxes2d(boxes) => {
+                self.encode_2d(output_type, header, (boxes, &YoloParts::default()), bytes)
+            }
             Detections::Boxes3d(boxes) => self.encode_3d(output_type, header, boxes, bytes),
         }
     }
@@ -49,7 +58,7 @@ impl OutputFormat {
         &self,
         output_type: OutputType,
         header: &Header<'_>,
-        boxes: &[Detection2d<B>],
+        (boxes, parts): (&[Detection2d<B>], &YoloParts<'_>),
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
         match output_type {
@@ -60,7 +69,7 @@ impl OutputFormat {
                 DetectedObjectsWithFeature::encode(header, boxes, &self.objects, bytes)
             }
             OutputType::YoloDetectionArray => {
-                YoloDetectionArray::encode(header, boxes, &self.class_names, bytes)
+                YoloDetectionArray::encode(header, boxes, parts, &self.class_names, bytes)
             }
             OutputType::Detection3dArray
             | OutputType::DetectedObjects

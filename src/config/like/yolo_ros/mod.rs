@@ -149,7 +149,7 @@ fn take(t: &mut Translation<'_>, prefix: &str, key: &Key) -> Option<Given> {
     key.names.iter().find_map(|name| t.take_name(&format!("{prefix}{name}")))
 }
 
-/// Sets the layout of boxes: those of an image or rotated ones. A network of final boxes is known by
+/// Sets the layout: axis-aligned or rotated boxes, keypoints or masks. A network of final boxes is known by
 /// the shape of its output.
 fn task(t: &mut Translation<'_>, prefix: &str, network: Option<&Path>) {
     let given = take(t, prefix, &keys::MODEL_TYPE);
@@ -158,12 +158,21 @@ fn task(t: &mut Translation<'_>, prefix: &str, network: Option<&Path>) {
     let file = network.and_then(|path| path.file_name()).unwrap_or_default();
     let file = file.to_string_lossy();
     let is_rotated = |name: &str| name.contains("obb") || name.contains("rotat");
-    let others = ["pose", "keypoint", "kpt", "segment", "-seg", "_seg", "class", "cls", "clf"];
-    let is_other = |name: &str| others.iter().any(|other| name.contains(other));
+    let has = |name: &str, words: &[&str]| words.iter().any(|word| name.contains(word));
+    let has_keypoints = |name: &str| has(name, &["pose", "keypoint", "kpt"]);
+    let has_masks = |name: &str| has(name, &["segment", "-seg", "_seg"]);
+    let is_other = |name: &str| has(name, &["class", "cls", "clf"]);
     let layout = match &*name {
+        // The class of ultralytics that loads networks of every task.
+        "yolo" if has_keypoints(&file) => Some("pose"),
+        "yolo" if has_masks(&file) => Some("seg"),
         "yolo" | "detect" | "det" | "detection" => Some("v8"),
+        "auto" | "" if has_keypoints(&file) => Some("pose"),
+        "auto" | "" if has_masks(&file) => Some("seg"),
         "auto" | "" if is_other(&file) => None,
         "auto" | "" => Some(if is_rotated(&file) { "obb" } else { "v8" }),
+        name if has_keypoints(name) => Some("pose"),
+        name if name == "seg" || has_masks(name) => Some("seg"),
         name => is_rotated(name).then_some("obb"),
     };
     match (layout, &given) {
@@ -175,12 +184,12 @@ fn task(t: &mut Translation<'_>, prefix: &str, network: Option<&Path>) {
         }
         (None, Some(given)) => t.refuse(
             given,
-            "YOLO, Detect, OBB, or auto with the file of such a network: masks, key points and classes of images are \
-             not built, and World and YOLOE make weights of names of classes, which an exported network cannot",
+            "YOLO, Detect, OBB, Pose, Segment, or auto with the file of such a network: classes of images are not \
+             built, and World and YOLOE make weights of names of classes, which an exported network cannot",
         ),
         (None, None) => t.problem(
             "model_type",
-            &format!("the network {file} is by its name none of boxes; allowed: Detect or OBB, where it is"),
+            &format!("the network {file} is by its name none of boxes, masks or keypoints; allowed: Detect, OBB, Pose or Segment, where it is"),
         ),
     }
 }

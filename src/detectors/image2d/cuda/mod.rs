@@ -3,15 +3,17 @@
 
 mod images;
 mod instances;
+mod keypoints;
 mod masks;
 mod postprocess;
 
 use images::InputImages;
 use instances::Instances;
+use keypoints::ReadKeypoints;
 pub use postprocess::DeviceBoxes;
 use postprocess::Postprocess;
 
-use super::boxes;
+use super::boxes::{self, Parts};
 use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
 use crate::detectors::frame_stream::{FrameStream, RecordedOn, add_copies};
@@ -53,6 +55,8 @@ struct Found<B> {
     detections: Vec<Detection2d<B>>,
     /// Of a head with masks.
     masks: Option<ReadMasks>,
+    /// Of a head with keypoints.
+    keypoints: Option<ReadKeypoints>,
 }
 
 impl<B> Found<B> {
@@ -64,6 +68,16 @@ impl<B> Found<B> {
             detections: Vec::with_capacity(*max_detections),
             masks: has_masks
                 .then(|| ReadMasks::with_capacity(*max_detections, *mask_capacity_bytes)),
+            keypoints: ReadKeypoints::new(config),
+        }
+    }
+
+    /// What the detections that were read last have beside boxes.
+    fn parts(&self) -> Parts<'_> {
+        match (&self.masks, &self.keypoints) {
+            (Some(masks), _) => Parts::Masks(masks.masks()),
+            (None, Some(keypoints)) => Parts::Keypoints(keypoints.keypoints()),
+            (None, None) => Parts::None,
         }
     }
 }
@@ -192,7 +206,7 @@ impl<B: DeviceBoxes> Work<B> {
     fn end(
         &mut self,
         engine: &DeviceEngine,
-        Found { detections, masks }: &mut Found<B>,
+        Found { detections, masks, keypoints }: &mut Found<B>,
         report: &mut FrameReport,
     ) -> Result<()> {
         detections.clear();
@@ -200,6 +214,9 @@ impl<B: DeviceBoxes> Work<B> {
         let gathered = self.postprocess.gather.read_complete(detections);
         if let (Some(on_device), Some(masks)) = (&self.postprocess.masks, masks) {
             on_device.read(masks, report);
+        }
+        if let (Some(on_device), Some(keypoints)) = (&self.postprocess.keypoints, keypoints) {
+            on_device.read(detections.len(), keypoints, report);
         }
         add_copies(report, Stage::Infer, engine);
         // The suppression writes its survivors to host memory, too.
@@ -279,8 +296,7 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
         };
         let ended = work.frames.drain_on_error(ended);
         uploads.finish();
-        let Found { detections, masks } = found;
-        ended.map(|()| B::detections(detections, masks.as_ref().map(ReadMasks::masks)))
+        ended.map(|()| B::detections(&found.detections, found.parts()))
     }
 
     /// Writes thresholds and classes to the device; records the post-processing again

@@ -2,6 +2,7 @@
 
 use std::mem::{Discriminant, discriminant};
 
+use super::keypoints::DeviceKeypoints;
 use super::masks::DeviceMasks;
 use crate::config::CameraConfig;
 use crate::detectors::frame_stream::RecordedOn;
@@ -17,7 +18,7 @@ use det_post_types::{Box2d, Letterbox, Nms2d, Result, RotatedBox2d};
 
 /// Boxes in an image, from the network's outputs to detections, on a GPU.
 pub trait DeviceBoxes: ImageBoxes + Decoded + Suppressible<Nms = Nms2d> + Gather {
-    /// Detections with axis-aligned boxes: those that may have masks.
+    /// Detections with axis-aligned boxes: those that may have masks or keypoints.
     fn aligned_rows(rows: &GatheredRows<Self>) -> Option<&GatheredRows<Box2d>>;
 }
 
@@ -39,6 +40,7 @@ pub(super) struct Postprocess<B: DeviceBoxes> {
     suppression: Suppression<B>,
     pub(super) gather: Gatherer<B>,
     pub(super) masks: Option<DeviceMasks>,
+    pub(super) keypoints: Option<DeviceKeypoints>,
     pub(super) graph: Graph,
     limits: Limits,
 }
@@ -83,16 +85,26 @@ impl<B: DeviceBoxes> Postprocess<B> {
             gather = gather.with_rows()?;
             masks = Some(DeviceMasks::new(config, stream, tensors)?);
         }
+        let predictions = head.keypoints(engine)?;
+        let mut keypoints = None;
+        if let Some((_, rows)) = &predictions {
+            gather = gather.with_rows()?;
+            keypoints = Some(DeviceKeypoints::new(config, stream, rows)?);
+        }
         let graph = Graph::record(stream, || {
             head.enqueue_decode(engine, &mut decoder, &mut candidates, counters)?;
             suppression.enqueue(&candidates)?;
             gather.enqueue(&candidates, suppression.kept(), counters)?;
-            match (&mut masks, &mask_tensors, gather.rows().and_then(B::aligned_rows)) {
-                (Some(masks), Some(tensors), Some(rows)) => masks.enqueue(tensors, rows),
+            let Some(rows) = gather.rows().and_then(B::aligned_rows) else { return Ok(()) };
+            if let (Some(masks), Some(tensors)) = (&mut masks, &mask_tensors) {
+                masks.enqueue(tensors, rows)?;
+            }
+            match (&mut keypoints, &predictions) {
+                (Some(keypoints), Some((output, _))) => keypoints.enqueue(output, rows),
                 _ => Ok(()),
             }
         })?;
-        let mut recorded = Self { decoder, suppression, gather, masks, graph, limits };
+        let mut recorded = Self { decoder, suppression, gather, masks, keypoints, graph, limits };
         recorded.set(config)?;
         Ok(recorded)
     }
@@ -117,6 +129,9 @@ impl<B: DeviceBoxes> Postprocess<B> {
     pub(super) fn set_placement(&mut self, placed: &Letterbox) -> Result<()> {
         if let Some(masks) = &mut self.masks {
             masks.set(placed)?;
+        }
+        if let Some(keypoints) = &mut self.keypoints {
+            keypoints.set(placed)?;
         }
         self.gather.set_placement(&placed.source_from_network(), placed.source)
     }

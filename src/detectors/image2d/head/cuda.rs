@@ -7,7 +7,7 @@ use det_post_ops::decode::mask::cuda::Outputs as MaskTensors;
 use det_post_ops::decode::yolo::cuda::{Decoded, Workspace};
 use det_post_ops::device::cuda::{DeviceTensor, Stream};
 use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
-use det_post_types::{ElementType, Result};
+use det_post_types::{ElementType, KeypointRows, Result};
 
 impl YoloHead {
     /// Lets an engine upload the outputs that kernels cannot read where it writes them: labels as
@@ -73,6 +73,19 @@ impl YoloHead {
         let [predictions, prototypes] = self.mask_outputs()?;
         let [predictions, prototypes] = [engine.output(predictions)?, engine.output(prototypes)?];
         Ok(Some(MaskTensors { predictions, coefficients, prototypes }))
+    }
+
+    /// The output of a network that keypoints are in, and where; `None` for a head without
+    /// keypoints.
+    ///
+    /// # Errors
+    /// `Inference` when the output has another shape than declared.
+    pub fn keypoints<'a>(
+        &self,
+        engine: &'a DeviceEngine,
+    ) -> Result<Option<(&'a DeviceTensor, KeypointRows)>> {
+        let Some(rows) = self.layout.keypoints(self.num_classes) else { return Ok(None) };
+        Ok(Some((engine.output(self.keypoint_output()?)?, rows)))
     }
 
     fn tensors<'a>(

@@ -113,6 +113,20 @@ impl YoloHead {
         }
     }
 
+    /// The position of the output with the keypoints of a head with keypoints.
+    ///
+    /// # Errors
+    /// `Model` for another head.
+    pub(super) fn keypoint_output(&self) -> Result<usize> {
+        match self.outputs[..] {
+            [predictions] if self.layout.keypoints(self.num_classes).is_some() => Ok(predictions),
+            _ => {
+                let message = format!("the layout `{}` has no keypoints", self.layout.name());
+                Err(Error::new(ErrorKind::Model, "head", message))
+            }
+        }
+    }
+
     /// Memory for the network's input, `[1, 3, height, width]`.
     ///
     /// # Errors

@@ -42,6 +42,13 @@ pub struct GatheredRows<B: Gather> {
     pub(crate) num: DeviceBuffer<u32>,
 }
 
+impl<B: Gather> GatheredRows<B> {
+    /// By detection, its row among the network's, and the number of detections.
+    pub fn sources(&self) -> (&DeviceBuffer<u32>, &DeviceBuffer<u32>) {
+        (&self.sources, &self.num)
+    }
+}
+
 /// Kernel and memory of the op on one stream.
 pub struct Workspace<B: Gather = Box2d> {
     stream: Stream,

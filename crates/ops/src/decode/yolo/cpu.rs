@@ -19,13 +19,13 @@ pub(super) fn aligned(
     match layout {
         YoloLayout::V5 => v5(outputs, head, candidates),
         YoloLayout::V5Raw { levels } => v5_raw(outputs, levels, head, candidates),
-        YoloLayout::V8 => planes::v8(outputs, head, 0, candidates),
-        YoloLayout::Seg { num_coefficients } => {
-            planes::v8(outputs, head, *num_coefficients, candidates)
+        YoloLayout::V8 | YoloLayout::Seg { .. } | YoloLayout::Pose { .. } => {
+            planes::v8(outputs, head, layout.num_further_planes(), candidates)
         }
         YoloLayout::Yolox { strides } => yolox(outputs, strides, head, candidates),
         YoloLayout::EndToEnd
         | YoloLayout::SegEndToEnd { .. }
+        | YoloLayout::PoseEndToEnd { .. }
         | YoloLayout::V7EndToEnd
         | YoloLayout::Mmdeploy => finals::aligned(outputs, layout, head, candidates),
         YoloLayout::Detr { boxes, logits, classes } => {

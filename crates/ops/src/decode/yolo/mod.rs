@@ -40,7 +40,7 @@
 //! candidates nor counted.
 //!
 //! Of layouts with masks `outputs` are the predictions: coefficients are not read, and prototypes are
-//! read by [`super::mask`].
+//! read by [`super::mask`]. Keypoints are not read here either, but by [`super::keypoints`].
 //!
 //! Formulas: the export heads of YOLOv5, YOLOv7, YOLOv8, YOLOv8-OBB, YOLO26-OBB, YOLOX,
 //! RT-DETR, D-FINE, RF-DETR and mmdeploy.

@@ -83,13 +83,9 @@ impl Head {
                 head.kind = Kind::RawRows;
                 head.set_raw(levels, shapes)?;
             }
-            YoloLayout::V8 => {
+            YoloLayout::V8 | YoloLayout::Seg { .. } | YoloLayout::Pose { .. } => {
                 head.kind = Kind::Planes;
-                head.num_rows = columns(shapes, 4 + num_classes)?;
-            }
-            YoloLayout::Seg { num_coefficients } => {
-                head.kind = Kind::Planes;
-                head.num_rows = columns(shapes, 4 + num_classes + num_coefficients)?;
+                head.num_rows = columns(shapes, 4 + num_classes + layout.num_further_planes())?;
             }
             YoloLayout::Obb => {
                 head.kind = Kind::RotatedPlanes;
@@ -100,6 +96,7 @@ impl Head {
             }
             YoloLayout::EndToEnd
             | YoloLayout::SegEndToEnd { .. }
+            | YoloLayout::PoseEndToEnd { .. }
             | YoloLayout::ObbEndToEnd
             | YoloLayout::V7EndToEnd
             | YoloLayout::Mmdeploy => head.set_final(layout, shapes)?,
