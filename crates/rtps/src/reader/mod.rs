@@ -3,6 +3,7 @@
 mod ask;
 mod assembly;
 mod effects;
+mod gaps;
 mod proxy;
 mod requests;
 mod unfinished;
@@ -127,6 +128,10 @@ impl Reader {
         let held = self.writers.get(&guid)?.held();
         let mut writer = self.writers.remove(&guid)?;
         writer.lose_unfinished();
+        // One that may come back is read on where it was.
+        if !self.read.contains(&guid) {
+            writer.leave();
+        }
         self.waiting_bytes = self.waiting_bytes.saturating_sub(held);
         self.past.renumbered += writer.renumbered;
         self.past.dropped += writer.dropped;

@@ -7,7 +7,7 @@ use super::ask::{Ask, GREET, RETRY};
 use super::assembly::{Assembly, held_by};
 use crate::bounded::Bounded;
 use crate::types::{Guid, Sample};
-use crate::wire::{Gap, Heartbeat};
+use crate::wire::Heartbeat;
 
 /// Numbers after the next one for which samples are kept.
 pub(super) const WINDOW: i64 = 256;
@@ -67,6 +67,8 @@ pub(crate) struct WriterProxy {
     heartbeat_count: Option<u32>,
     /// How far it was read before it was lost, until its first heartbeat.
     read: Option<ReadUntil>,
+    /// The first number that was published while the writer was known, by its first heartbeat.
+    pub(super) joined: Option<i64>,
     /// It started a new numbering that often.
     pub renumbered: u64,
     /// Unfinished samples that were dropped.
@@ -94,6 +96,7 @@ impl WriterProxy {
             retry: GREET,
             heartbeat_count: None,
             read: None,
+            joined: None,
             renumbered: 0,
             dropped: 0,
             lost: 0,
@@ -135,8 +138,14 @@ impl WriterProxy {
             read.next <= heartbeat.last + 1 && read.heartbeat_count.is_none_or(is_newer)
         };
         match self.read.take().filter(is_same) {
-            Some(read) => (heartbeat.first.max(read.next), count_lost(heartbeat.first - read.next)),
-            None => (heartbeat.first, 0),
+            Some(read) => {
+                self.joined = Some(read.next);
+                (heartbeat.first.max(read.next), count_lost(heartbeat.first - read.next))
+            }
+            None => {
+                self.joined = Some(heartbeat.last + 1);
+                (heartbeat.first, 0)
+            }
         }
     }
 
@@ -267,7 +276,7 @@ impl WriterProxy {
 
     /// Goes on to `first`: what is before it no longer exists. Returns the complete samples
     /// before it, and how many others are lost.
-    fn advance(&mut self, first: i64) -> (Vec<Sample>, u64) {
+    pub(super) fn advance(&mut self, first: i64) -> (Vec<Sample>, u64) {
         let mut ready = Vec::new();
         let mut num_irrelevant = 0;
         while self.slots.first().is_some_and(|(number, _)| *number < first) {
@@ -320,6 +329,7 @@ impl WriterProxy {
             lost = num_lost.saturating_sub(complete.len() as u64);
             ready = complete;
         }
+        self.joined.get_or_insert(heartbeat.last + 1);
         self.last = heartbeat.last;
         let answer = if self.misses_some() {
             self.ask_at = Some(self.ask_at.map_or(now + FIRST_ASK, |at| at.min(now + self.retry)));
@@ -334,30 +344,6 @@ impl WriterProxy {
     pub(super) fn drop_beyond_window(&mut self) {
         let end = self.next + WINDOW;
         self.slots.retain(|number, _| *number < end);
-    }
-
-    /// Numbers that do not exist. Returns the complete samples that were waiting before them.
-    pub fn on_gap(&mut self, gap: &Gap) -> Vec<Sample> {
-        if !self.is_reliable || !self.is_synced {
-            return Vec::new();
-        }
-        let base = gap.set.base();
-        let mut ready = Vec::new();
-        if gap.start <= self.next {
-            ready = self.advance(base).0;
-        } else {
-            let end = base.min(self.next + WINDOW);
-            (gap.start..end).for_each(|number| self.mark_irrelevant(number));
-        }
-        gap.set.iter().for_each(|number| self.mark_irrelevant(number));
-        ready
-    }
-
-    pub fn mark_irrelevant(&mut self, number: i64) {
-        let is_in_window = number >= self.next && number - self.next < WINDOW;
-        if is_in_window && !matches!(self.slots.get(&number), Some(Slot::Complete(_))) {
-            self.slots.insert(number, Slot::Irrelevant);
-        }
     }
 
     /// Bytes of samples that are not delivered yet.
