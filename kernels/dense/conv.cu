@@ -5,33 +5,38 @@
 #include "dense/conv_f16.cuh"
 
 // Numbers of blocks hold registers at a multiple of 8 that lets so many of them be resident. Names:
-// pixels x columns of a tile x warps along the products; `gather` reads any map, `window`
-// any map and any matrix in place of weights.
-#define DENSE_CONV_F16(name, kIsVector, kHasWeights, kBlocks, ...)                         \
-    extern "C" __global__ void __launch_bounds__(dense_conv::Shape<__VA_ARGS__>::kThreads, \
-                                                 kBlocks)                                  \
-        name(const __grid_constant__ dense_conv::Args args) {                              \
-        extern __shared__ uint4 shared[];                                                  \
-        dense_conv::compute<dense_conv::Shape<__VA_ARGS__>, kIsVector, kHasWeights>(       \
-            args, reinterpret_cast<uint8_t*>(shared));                                     \
+// pixels x columns of a tile x warps along the products; `whole` has all weights at once, `gather`
+// reads any map, `window` any map and any matrix in place of weights.
+#define DENSE_CONV_F16(name, kIsVector, kHasWeights, kIsWhole, kBlocks, ...)                   \
+    extern "C" __global__ void __launch_bounds__(dense_conv::Shape<__VA_ARGS__>::kThreads,     \
+                                                 kBlocks)                                      \
+        name(const __grid_constant__ dense_conv::Args args) {                                  \
+        extern __shared__ uint4 shared[];                                                      \
+        dense_conv::compute<dense_conv::Shape<__VA_ARGS__>, kIsVector, kHasWeights, kIsWhole>( \
+            args, reinterpret_cast<uint8_t*>(shared));                                         \
     }
 
-DENSE_CONV_F16(dense_conv_128x128x2_f16, true, true, 1, 128, 128, 2, 4, 2, 4, 3)
-DENSE_CONV_F16(dense_conv_128x64x2_f16, true, true, 2, 128, 64, 2, 2, 2, 4, 4)
-DENSE_CONV_F16(dense_conv_128x32x2_f16, true, true, 4, 128, 32, 2, 1, 2, 4, 4)
-DENSE_CONV_F16(dense_conv_128x16x2_f16, true, true, 3, 128, 16, 2, 1, 2, 4, 4)
-DENSE_CONV_F16(dense_conv_64x64x2_f16, true, true, 3, 64, 64, 2, 2, 2, 4, 4)
-DENSE_CONV_F16(dense_conv_64x32x2_f16, true, true, 4, 64, 32, 2, 1, 2, 4, 4)
-DENSE_CONV_F16(dense_conv_64x64x4_f16, true, true, 1, 64, 64, 2, 2, 4, 8, 3)
-DENSE_CONV_F16(dense_conv_64x32x4_f16, true, true, 3, 64, 32, 2, 1, 4, 8, 3)
-DENSE_CONV_F16(dense_conv_32x64x4_f16, true, true, 3, 32, 64, 1, 2, 4, 8, 3)
-DENSE_CONV_F16(dense_conv_32x32x4_f16, true, true, 4, 32, 32, 1, 1, 4, 8, 3)
-DENSE_CONV_F16(dense_conv_32x16x4_f16, true, true, 8, 32, 16, 1, 1, 4, 8, 3)
-DENSE_CONV_F16(dense_conv_gather_128x32x2_f16, false, true, 4, 128, 32, 2, 1, 2, 4, 3)
-DENSE_CONV_F16(dense_conv_gather_128x16x2_f16, false, true, 2, 128, 16, 2, 1, 2, 4, 3)
-DENSE_CONV_F16(dense_conv_gather_32x32x4_f16, false, true, 2, 32, 32, 1, 1, 4, 8, 3)
-DENSE_CONV_F16(dense_conv_window_64x64x2_f16, false, false, 2, 64, 64, 2, 2, 2, 4, 3)
-DENSE_CONV_F16(dense_conv_window_32x32x4_f16, false, false, 2, 32, 32, 1, 1, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_128x128x2_f16, true, true, false, 1, 128, 128, 2, 4, 2, 4, 3)
+DENSE_CONV_F16(dense_conv_128x64x2_f16, true, true, false, 2, 128, 64, 2, 2, 2, 4, 4)
+DENSE_CONV_F16(dense_conv_128x32x2_f16, true, true, false, 4, 128, 32, 2, 1, 2, 4, 4)
+DENSE_CONV_F16(dense_conv_128x16x2_f16, true, true, false, 3, 128, 16, 2, 1, 2, 4, 4)
+DENSE_CONV_F16(dense_conv_64x64x2_f16, true, true, false, 3, 64, 64, 2, 2, 2, 4, 4)
+DENSE_CONV_F16(dense_conv_64x32x2_f16, true, true, false, 4, 64, 32, 2, 1, 2, 4, 4)
+DENSE_CONV_F16(dense_conv_64x64x4_f16, true, true, false, 1, 64, 64, 2, 2, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_64x32x4_f16, true, true, false, 3, 64, 32, 2, 1, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_32x64x4_f16, true, true, false, 3, 32, 64, 1, 2, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_32x32x4_f16, true, true, false, 4, 32, 32, 1, 1, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_32x16x4_f16, true, true, false, 4, 32, 16, 1, 1, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_whole_64x64x4_f16, true, true, true, 1, 64, 64, 2, 2, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_whole_64x32x4_f16, true, true, true, 2, 64, 32, 2, 1, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_whole_32x64x4_f16, true, true, true, 2, 32, 64, 1, 2, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_whole_32x32x4_f16, true, true, true, 4, 32, 32, 1, 1, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_whole_32x16x4_f16, true, true, true, 4, 32, 16, 1, 1, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_gather_128x32x2_f16, false, true, false, 2, 128, 32, 2, 1, 2, 4, 3)
+DENSE_CONV_F16(dense_conv_gather_128x16x2_f16, false, true, false, 2, 128, 16, 2, 1, 2, 4, 3)
+DENSE_CONV_F16(dense_conv_gather_32x32x4_f16, false, true, false, 2, 32, 32, 1, 1, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_window_64x64x2_f16, false, false, false, 2, 64, 64, 2, 2, 2, 4, 3)
+DENSE_CONV_F16(dense_conv_window_32x32x4_f16, false, false, false, 2, 32, 32, 1, 1, 4, 8, 3)
 
 // Names: pixels x columns of a tile.
 #define DENSE_CONV_EXACT(name, kBlocks, ...)                                                    \

@@ -55,9 +55,9 @@ struct Args {
     uint32_t pixel_bytes;  // of a patch
     uint32_t patch_bytes;
     uint32_t num_patches;     // in the ring
-    uint32_t is_whole;        // f16: all stages of weights and all patches have their own place
     uint32_t chunk_channels;  // of a patch
-    uint32_t chunk_steps;     // steps of a whole chunk
+    uint32_t num_chunks;
+    uint32_t chunk_steps;  // steps of a whole chunk
     uint32_t num_steps;
     uint32_t num_products;  // of an output, which the exact kernels sum
     uint32_t weights_item, weights_input, weights_column;  // exact: strides of any weights

@@ -2,12 +2,12 @@
 // columns.
 //
 // The input pixels that a tile needs, its patch, are in shared memory once for all taps: the rows
-// of a matrix operand are addresses in the patch, which a tap moves. Where a block's shared memory
-// holds all channels and weights, they are copied at once and multiplied without a barrier, else
-// chunks of channels and stages of weights go through rings. The sum of an output runs over steps
-// of 16 products: chunks of channels, taps, channels of a chunk by 16. The steps of a stage are
-// divided among the warps along K, whose sums are added in their order at the end: the order of
-// sums depends on the shape of an item and not on the size of a batch.
+// of a matrix operand are addresses in the patch, which a tap moves. Chunks of
+// channels and stages of weights go through rings; where a block's shared memory holds all of them,
+// the kernels `whole` copy them at once and multiply without a barrier. The sum of an output runs
+// over steps of 16 products: chunks of channels, taps, channels of a chunk by 16. The steps of a
+// stage are divided among the warps along K, whose sums are added in their order at the end: the
+// order of sums depends on the shape of an item and not on the size of a batch.
 //
 // Weights and the table of steps, which no launch writes, are read before the wait for the
 // launches in front of this one.
@@ -316,15 +316,14 @@ __device__ inline void store_tile(const Args& args, const Tile& tile, const Shar
                                                                        partial);
 }
 
-template <typename S, bool kIsVector, bool kHasWeights>
+// `kIsWhole`: all weights and patches are copied at once, else they go through rings.
+template <typename S, bool kIsVector, bool kHasWeights, bool kIsWhole>
 __device__ inline void compute(const Args& args, uint8_t* memory) {
     pdl::trigger();
     const Tile tile(args, S::kPixels, S::kColumns);
     const Shared shared(args, memory, S::kColumns);
     const uint32_t num_stages = (args.num_steps + S::kSteps - 1) / S::kSteps;
-    // All stages have their own place, or a ring has some of them.
-    const bool is_whole = args.is_whole != 0;
-    const uint32_t num_ahead = is_whole ? num_stages : min(S::kStages - 1, num_stages);
+    const uint32_t num_ahead = kIsWhole ? num_stages : min(S::kStages - 1, num_stages);
     if constexpr (kHasWeights) {
         for (uint32_t stage = 0; stage < num_ahead; ++stage)
             copy_weights<S>(args, tile, shared, num_stages, stage, stage);
@@ -336,13 +335,13 @@ __device__ inline void compute(const Args& args, uint8_t* memory) {
     // A chunk is loaded with the stage of its first step.
     uint32_t next_chunk = 0, next_chunk_step = 0;
     const auto load_chunks = [&](uint32_t stage) {
-        while (next_chunk_step < args.num_steps && next_chunk_step / S::kSteps <= stage) {
+        while (next_chunk < args.num_chunks && next_chunk_step / S::kSteps <= stage) {
             load_patch<kIsVector>(args, tile, shared, next_chunk, S::kThreads);
             ++next_chunk;
             next_chunk_step += args.chunk_steps;
         }
     };
-    if (is_whole) {
+    if constexpr (kIsWhole) {
         load_chunks(num_stages);
         commit_copies();
     } else {
@@ -377,7 +376,7 @@ __device__ inline void compute(const Args& args, uint8_t* memory) {
         else
             multiply_stage<S, false>(args, shared, stage, rows, warp_k, at, sums);
     };
-    if (is_whole) {
+    if constexpr (kIsWhole) {
         wait_for_copies<0>();
         __syncthreads();
         for (uint32_t stage = 0; stage < num_stages; ++stage) multiply_at(stage, stage);

@@ -87,8 +87,8 @@ pub struct ConvArgs<'a> {
     pub(super) pixel_bytes: u32,
     pub(super) patch_bytes: u32,
     pub(super) num_patches: u32,
-    pub(super) is_whole: u32,
     pub(super) chunk_channels: u32,
+    pub(super) num_chunks: u32,
     pub(super) chunk_steps: u32,
     pub(super) num_steps: u32,
     pub(super) num_products: u32,
@@ -146,8 +146,8 @@ impl ConvArgs<'_> {
             pixel_bytes: 0,
             patch_bytes: 0,
             num_patches: 0,
-            is_whole: 0,
             chunk_channels: 0,
+            num_chunks: 0,
             chunk_steps: 0,
             num_steps: 0,
             num_products: 0,
@@ -224,13 +224,7 @@ impl ConvArgs<'_> {
             self.num_steps,
             self.patch_height * self.patch_width,
             self.num_patches * self.patch_bytes,
-            self.is_whole != 0,
         )
-    }
-
-    /// Whether each chunk of channels has a patch of its own.
-    fn has_all_patches(&self) -> bool {
-        u64::from(self.num_patches) * u64::from(self.chunk_steps) >= u64::from(self.num_steps)
     }
 
     /// Bytes of a matrix of products by columns in place of weights.
@@ -262,7 +256,7 @@ impl ConvArgs<'_> {
         let is_gather = tiling.method != Method::Vector;
         let fits = self.num_patches > 0
             && self.chunk_channels > 0
-            && (self.is_whole == 0 || tiling.method != Method::Window && self.has_all_patches())
+            && (!tiling.is_whole || self.num_patches >= self.num_chunks)
             && pixels * self.pixel_bytes <= self.patch_bytes
             && self.patch_bytes.is_multiple_of(16)
             && self.pixel_bytes.is_multiple_of(if is_gather { 8 } else { 16 })

@@ -295,8 +295,8 @@ fn write_f16(layout: &Layout, args: &mut ConvArgs<'_>) {
     args.pixel_bytes = layout.pixel_bytes;
     args.patch_bytes = layout.patch_bytes;
     args.num_patches = layout.num_patches;
-    args.is_whole = u32::from(layout.is_whole);
     args.chunk_channels = layout.chunk_channels;
+    args.num_chunks = layout.num_chunks;
     args.chunk_steps = layout.chunk_steps;
     args.num_steps = layout.num_steps;
 }

@@ -26,6 +26,9 @@ pub(super) struct Tiling {
     pub(super) stage_steps: u32,
     /// Stages of the ring of weights.
     pub(super) stages: u32,
+    /// Whether all stages of weights and all patches are in shared memory at once, in place of the
+    /// rings.
+    pub(super) is_whole: bool,
 }
 
 const fn tiling(
@@ -35,13 +38,17 @@ const fn tiling(
     warps: [u32; 3],
     [stage_steps, stages]: [u32; 2],
 ) -> Tiling {
-    Tiling { name, method, pixels, columns, warps, stage_steps, stages }
+    Tiling { name, method, pixels, columns, warps, stage_steps, stages, is_whole: false }
+}
+
+const fn whole(name: &'static str, sizes: [u32; 2], warps: [u32; 3], stages: [u32; 2]) -> Tiling {
+    Tiling { is_whole: true, ..tiling(name, Vector, sizes, warps, stages) }
 }
 
 use Method::{Gather, Vector, Window};
 
 /// The kernels of kernels/dense/conv.cu, in its order.
-pub(super) const TILINGS: [Tiling; 16] = [
+pub(super) const TILINGS: [Tiling; 21] = [
     tiling("dense_conv_128x128x2_f16", Vector, [128, 128], [2, 4, 2], [4, 3]),
     tiling("dense_conv_128x64x2_f16", Vector, [128, 64], [2, 2, 2], [4, 4]),
     tiling("dense_conv_128x32x2_f16", Vector, [128, 32], [2, 1, 2], [4, 4]),
@@ -53,6 +60,11 @@ pub(super) const TILINGS: [Tiling; 16] = [
     tiling("dense_conv_32x64x4_f16", Vector, [32, 64], [1, 2, 4], [8, 3]),
     tiling("dense_conv_32x32x4_f16", Vector, [32, 32], [1, 1, 4], [8, 3]),
     tiling("dense_conv_32x16x4_f16", Vector, [32, 16], [1, 1, 4], [8, 3]),
+    whole("dense_conv_whole_64x64x4_f16", [64, 64], [2, 2, 4], [8, 3]),
+    whole("dense_conv_whole_64x32x4_f16", [64, 32], [2, 1, 4], [8, 3]),
+    whole("dense_conv_whole_32x64x4_f16", [32, 64], [1, 2, 4], [8, 3]),
+    whole("dense_conv_whole_32x32x4_f16", [32, 32], [1, 1, 4], [8, 3]),
+    whole("dense_conv_whole_32x16x4_f16", [32, 16], [1, 1, 4], [8, 3]),
     tiling("dense_conv_gather_128x32x2_f16", Gather, [128, 32], [2, 1, 2], [4, 3]),
     tiling("dense_conv_gather_128x16x2_f16", Gather, [128, 16], [2, 1, 2], [4, 3]),
     tiling("dense_conv_gather_32x32x4_f16", Gather, [32, 32], [1, 1, 4], [8, 3]),
@@ -85,15 +97,9 @@ impl Tiling {
     }
 
     /// Shared memory of a block: the tables, and the rings or the sums.
-    pub(super) fn shared_bytes(
-        &self,
-        num_steps: u32,
-        patch_pixels: u32,
-        patches: u32,
-        is_whole: bool,
-    ) -> u32 {
+    pub(super) fn shared_bytes(&self, num_steps: u32, patch_pixels: u32, patches: u32) -> u32 {
         let tables = num_steps.div_ceil(4) * 16 + self.columns * 4 + patch_pixels.div_ceil(4) * 16;
-        let stages = if is_whole { num_steps.div_ceil(self.stage_steps) } else { self.stages };
+        let stages = if self.is_whole { num_steps.div_ceil(self.stage_steps) } else { self.stages };
         let rings = patches + stages * self.stage_bytes();
         let sums = self.warps[2] * self.pixels * (self.columns + 8) * 4;
         tables + rings.max(sums)
@@ -111,8 +117,6 @@ pub(super) struct Layout {
     pub(super) pixel_bytes: u32,
     pub(super) patch_bytes: u32,
     pub(super) num_patches: u32,
-    /// Whether all stages of weights and all patches are in shared memory at once.
-    pub(super) is_whole: bool,
     pub(super) chunk_channels: u32,
     pub(super) num_chunks: u32,
     pub(super) chunk_steps: u32,
@@ -130,8 +134,8 @@ pub(super) struct Limits {
 /// Shared memory of a multiprocessor beside that of its largest block.
 const SHARED_BYTES_BESIDE: u32 = 1024;
 
-/// Shared memory of a block up to which it has all weights and patches at once: the blocks of the
-/// next launch, which copy their weights ahead, have room beside those of this one. 0 where a
+/// Shared memory of a block up to which it may have all weights and patches at once: the blocks of
+/// the next launch, which copy their weights ahead, have room beside those of this one. 0 where a
 /// multiprocessor has many blocks, which work while others wait for their loads.
 fn whole_bytes(blocks: u32, limits: Limits) -> u32 {
     let per_multiprocessor = blocks.div_ceil(limits.num_multiprocessors);
@@ -209,42 +213,32 @@ impl Layout {
         if num_steps > 1 << 14 {
             return None;
         }
-        let tiles = num_tiles(job, tiling.pixels, log2);
-        let column_blocks = job.columns().div_ceil(tiling.columns);
-        let blocks = [job.items, tiles[0], tiles[1], column_blocks, job.groups]
-            .into_iter()
-            .fold(1, u32::saturating_mul);
-        let layout = |is_whole| {
-            let num_patches = if is_whole { num_chunks } else { chunks.num_patches(tiling) };
-            let all_patches = num_patches.checked_mul(patch_bytes)?;
-            if all_patches > limits.shared_bytes {
-                return None;
-            }
-            let shared_bytes = tiling.shared_bytes(num_steps, pixels, all_patches, is_whole);
-            (shared_bytes <= limits.shared_bytes).then_some(Self {
-                index,
-                column_blocks,
-                tiles,
-                tile_x_log2: log2,
-                patch,
-                pixel_bytes,
-                patch_bytes,
-                num_patches,
-                is_whole,
-                chunk_channels,
-                num_chunks,
-                chunk_steps,
-                num_steps,
-                shared_bytes,
-            })
-        };
-        let in_ring = layout(false)?;
-        if tiling.method == Method::Window {
-            return Some(in_ring);
+        let num_patches = if tiling.is_whole { num_chunks } else { chunks.num_patches(tiling) };
+        let all_patches = num_patches.checked_mul(patch_bytes)?;
+        if all_patches > limits.shared_bytes {
+            return None;
         }
-        // Few stages take no more memory than the ring.
-        let allowed = whole_bytes(blocks, limits).max(in_ring.shared_bytes);
-        layout(true).filter(|whole| whole.shared_bytes <= allowed).or(Some(in_ring))
+        let shared_bytes = tiling.shared_bytes(num_steps, pixels, all_patches);
+        let layout = Self {
+            index,
+            column_blocks: job.columns().div_ceil(tiling.columns),
+            tiles: num_tiles(job, tiling.pixels, log2),
+            tile_x_log2: log2,
+            patch,
+            pixel_bytes,
+            patch_bytes,
+            num_patches,
+            chunk_channels,
+            num_chunks,
+            chunk_steps,
+            num_steps,
+            shared_bytes,
+        };
+        let allowed = match tiling.is_whole {
+            true => whole_bytes(layout.num_blocks(job).into_iter().product(), limits),
+            false => limits.shared_bytes,
+        };
+        (shared_bytes <= allowed).then_some(layout)
     }
 
     /// Blocks of the launch: tiles of all items, blocks of columns of all groups.
@@ -272,7 +266,8 @@ impl Layout {
         let busy = f64::from(limits.num_multiprocessors.min(blocks));
         let loads = (patch + weights) / (2800.0 / busy).min(75.0);
         let stages = (steps / f64::from(tiling.stage_steps)).ceil();
-        let per_stage = 1.0 + 11.0 * f64::from(tiling.stage_steps / tiling.warps[2]);
+        let barrier = if tiling.is_whole { 0.0 } else { 1.0 };
+        let per_stage = barrier + 11.0 * f64::from(tiling.stage_steps / tiling.warps[2]);
         let block =
             2270.0 + stages * per_stage + sums / 150.0 + patch / 21.0 + 1.2 * f64::from(threads);
         let work = per_multiprocessor * (products.max(loads) + sums / 21.0);
