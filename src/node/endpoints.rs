@@ -6,8 +6,8 @@ use crate::config::{
 };
 use crate::draw::{KEYPOINTS, LabelImage};
 use det_post_ros::middleware::{
-    Durability, Handler, InputKind, Middleware, Publisher, Qos, Receiver, Reliability,
-    Subscription, Switch, Watcher,
+    Durability, Handler, InputKind, MessageBuffers, Middleware, Publisher, Qos, Receiver,
+    Reliability, Subscription, Switch, Watcher,
 };
 use det_post_ros::{
     DebugTimesType, Direction, OutputType, ParameterDescriptor, ParameterValue, is_topic,
@@ -272,6 +272,19 @@ impl Middleware for OverridingMiddleware {
         let name = self.middleware.resolve(topic);
         let qos = self.overrides.apply(&name, Direction::Subscription, qos);
         self.middleware.subscribe(topic, kind, qos, receiver)
+    }
+
+    fn subscribe_into(
+        &mut self,
+        topic: &str,
+        kind: InputKind,
+        qos: Qos,
+        receiver: Receiver,
+        buffers: Box<dyn MessageBuffers>,
+    ) -> Result<Box<dyn Subscription>> {
+        let name = self.middleware.resolve(topic);
+        let qos = self.overrides.apply(&name, Direction::Subscription, qos);
+        self.middleware.subscribe_into(topic, kind, qos, receiver, buffers)
     }
 
     fn advertise(

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use det_post::{Error, ErrorKind, Result};
 use det_post_ros::SetResult;
 use det_post_ros::middleware::{
-    Handler, InputKind, Middleware, MiddlewareEvent, MiddlewareOptions, Publisher, Qos, Receiver,
-    Request, Response, Subscription, Switch, Watcher, deliver,
+    Handler, InputKind, MessageBuffers, Middleware, MiddlewareEvent, MiddlewareOptions, Publisher,
+    Qos, Receiver, Request, Response, Subscription, Switch, Watcher, deliver,
 };
 
 /// The node's side of a graph in memory.
@@ -40,6 +40,8 @@ struct Input {
     qos: Qos,
     num_publishers: Mutex<usize>,
     receiver: Mutex<Receiver>,
+    /// Whether the node offers memory in which messages may be put together.
+    offers_memory: bool,
 }
 
 #[derive(Default)]
@@ -55,6 +57,26 @@ impl MemoryMiddleware {
     pub fn open(options: MiddlewareOptions) -> (Self, MemoryGraph) {
         let graph = MemoryGraph::default();
         (Self { options, graph: graph.clone() }, graph)
+    }
+
+    fn add(
+        &self,
+        topic: &str,
+        kind: InputKind,
+        qos: Qos,
+        receiver: Receiver,
+        offers_memory: bool,
+    ) -> Box<dyn Subscription> {
+        let input = Arc::new(Input {
+            topic: self.resolve(topic),
+            kind,
+            qos,
+            num_publishers: Mutex::new(1),
+            receiver: Mutex::new(receiver),
+            offers_memory,
+        });
+        lock(&self.graph.0.inputs).push(Arc::clone(&input));
+        Box::new(MemorySubscription { graph: self.graph.clone(), input })
     }
 }
 
@@ -111,6 +133,11 @@ impl MemoryGraph {
             .collect()
     }
 
+    /// Whether the node offers memory for the messages of a topic.
+    pub fn offers_memory(&self, topic: &str) -> bool {
+        lock(&self.0.inputs).iter().any(|input| input.topic == topic && input.offers_memory)
+    }
+
     /// Topics that the node has advertised, with their types.
     pub fn outputs(&self) -> Vec<(String, &'static str, Qos)> {
         let outputs = lock(&self.0.outputs);
@@ -142,15 +169,18 @@ impl Middleware for MemoryMiddleware {
         qos: Qos,
         receiver: Receiver,
     ) -> Result<Box<dyn Subscription>> {
-        let input = Arc::new(Input {
-            topic: self.resolve(topic),
-            kind,
-            qos,
-            num_publishers: Mutex::new(1),
-            receiver: Mutex::new(receiver),
-        });
-        lock(&self.graph.0.inputs).push(Arc::clone(&input));
-        Ok(Box::new(MemorySubscription { graph: self.graph.clone(), input }))
+        Ok(self.add(topic, kind, qos, receiver, false))
+    }
+
+    fn subscribe_into(
+        &mut self,
+        topic: &str,
+        kind: InputKind,
+        qos: Qos,
+        receiver: Receiver,
+        _: Box<dyn MessageBuffers>,
+    ) -> Result<Box<dyn Subscription>> {
+        Ok(self.add(topic, kind, qos, receiver, true))
     }
 
     fn advertise(

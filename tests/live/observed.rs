@@ -52,6 +52,8 @@ fn metrics_and_a_trace_have_every_frame() {
     let live = LiveNode::with_options(config, Box::new(middleware), options).unwrap();
     live.change(Change::Configure).unwrap();
     live.change(Change::Activate).unwrap();
+    // A middleware may put messages together where the channel keeps them.
+    assert!(graph.offers_memory(IMAGE_TOPIC));
     let wait = |is_there: &dyn Fn() -> bool| {
         let start = Instant::now();
         while !is_there() {

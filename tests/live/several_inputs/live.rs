@@ -11,8 +11,8 @@ use det_post::node::Change;
 use det_post::node::LiveNode;
 use det_post_ros::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
 use det_post_ros::middleware::{
-    Handler, InputKind, Middleware, MiddlewareOptions, Publisher, Qos, Receiver, Subscription,
-    Switch, Watcher,
+    Handler, InputKind, MessageBuffers, Middleware, MiddlewareOptions, Publisher, Qos, Receiver,
+    Subscription, Switch, Watcher,
 };
 use det_post_ros::{NodeName, Remaps};
 
@@ -60,6 +60,17 @@ impl Middleware for InputsOverDds {
         receiver: Receiver,
     ) -> Result<Box<dyn Subscription>> {
         self.dds.subscribe(topic, kind, qos, receiver)
+    }
+
+    fn subscribe_into(
+        &mut self,
+        topic: &str,
+        kind: InputKind,
+        qos: Qos,
+        receiver: Receiver,
+        buffers: Box<dyn MessageBuffers>,
+    ) -> Result<Box<dyn Subscription>> {
+        self.dds.subscribe_into(topic, kind, qos, receiver, buffers)
     }
 
     fn advertise(&mut self, topic: &str, _: &'static str, _: Qos) -> Result<Box<dyn Publisher>> {
