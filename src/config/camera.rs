@@ -55,6 +55,11 @@ pub struct CameraConfig {
 }
 
 impl CameraConfig {
+    /// Whether detections have keypoints.
+    pub fn has_keypoints(&self) -> bool {
+        self.facts.layout.keypoints(1).is_some()
+    }
+
     pub(super) fn read(p: &mut Reader<'_>, head: String, facts: YoloFacts) -> Self {
         let engine = engine_or_external(p);
         let is_external = engine.kind == EngineKind::External;

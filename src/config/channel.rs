@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::camera::CameraConfig;
 use super::declaration::Change::Fixed;
-use super::declaration::{Declaration, parameter_file, plain, values};
+use super::declaration::{Declaration, parameter_file, values};
 use super::engine::check_engine;
 use super::failure::failure_policy;
 use super::files::Entries;
@@ -24,8 +24,7 @@ use super::surround::SurroundConfig;
 use super::value::{above, device, flag, path, topic};
 use det_post_ros::{NodeName, OutputType};
 use det_post_types::{
-    DeviceChoice, EngineOptions, Error, ErrorKind, FailurePolicy, JpegOptions, PointRange, Result,
-    ScoreThresholds,
+    DeviceChoice, EngineOptions, FailurePolicy, JpegOptions, PointRange, Result, ScoreThresholds,
 };
 
 /// A channel: input topics, a detector, an output topic.
@@ -84,23 +83,6 @@ impl ChannelConfig {
             texts.iter().for_each(|text| problems.push(&declared.as_given(), text));
         }
         problems.into_result()
-    }
-
-    /// An error of a network of this channel, with the channel and the key of the network's file; others
-    /// as they are.
-    pub(crate) fn name_network(&self, error: Error) -> Error {
-        if error.kind() != ErrorKind::Model {
-            return error;
-        }
-        let files = || self.declared.iter().filter(|of| of.path_use == PathUse::Read);
-        let said = error.to_string();
-        let is_named = |of: &&Declaration| {
-            let path = of.value.as_ref().map(plain).filter(|path| !path.is_empty());
-            path.is_some_and(|path| said.contains(&path))
-        };
-        let is_model = |of: &&Declaration| of.name.ends_with(".model_path");
-        let key = files().find(is_named).or_else(|| files().find(is_model));
-        error.within(&key.map_or_else(|| self.name.clone(), Declaration::as_given))
     }
 
     /// The effective parameters of this channel as a parameter file, which loads
@@ -171,11 +153,6 @@ impl ChannelKind {
             Self::Surround(surround) if surround.facts.kind.has_memory() => Past::All,
             Self::Surround(_) => Past::None,
         }
-    }
-
-    /// Whether detections have keypoints.
-    pub fn has_keypoints(&self) -> bool {
-        matches!(self, Self::Camera(camera) if camera.facts.layout.keypoints(1).is_some())
     }
 
     /// The lowest score from which any detection is published.

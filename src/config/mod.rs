@@ -33,6 +33,7 @@ mod like;
 mod live;
 mod manual;
 mod memory;
+mod network_errors;
 mod nms;
 mod node;
 mod output;
@@ -42,6 +43,7 @@ mod qos_overrides;
 mod reader;
 mod ros_parameters;
 mod scalar;
+mod source;
 mod substitution;
 mod surround;
 mod value;
@@ -67,6 +69,7 @@ pub use node::NODE_NAME;
 pub use output::PublishConfig;
 pub use qos_overrides::QosOverrides;
 pub use ros_parameters::DeclaredParameter;
+pub use source::{RosSource, Source};
 pub use surround::{SurroundConfig, SurroundDecoder};
 
 use declaration::{Declaration, parameter_file, values};
@@ -112,33 +115,6 @@ pub struct Config {
     declared: Vec<Declaration>,
     /// The parameters of ours that those of another package became.
     migrated: Vec<(String, Node)>,
-}
-
-/// Parameters of `--ros-args`. As in rcl, an assignment is a section of a file, `/**` or the node that
-/// it names, so that order and names of sections decide which of two values holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RosSource {
-    /// `--params-file PATH`.
-    File(PathBuf),
-    /// `-p [NODE:]KEY:=VALUE`.
-    Assignment(String),
-}
-
-/// What a configuration is read from.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Source {
-    /// The text of a parameter file, over which the files hold.
-    pub text: Option<String>,
-    /// Parameter files; of two values the later holds.
-    pub files: Vec<PathBuf>,
-    /// What `--ros-args` gives, in the order of the command line, behind the files.
-    pub ros: Vec<RosSource>,
-    /// Assignments `KEY:=VALUE`, which hold over files and over what `--ros-args` gives.
-    pub overrides: Vec<String>,
-    /// Launch arguments `NAME:=VALUE`, for `$(var NAME)` in files.
-    pub arguments: Vec<String>,
-    /// The package whose parameters are given.
-    pub like: Option<Package>,
 }
 
 impl Config {

@@ -23,8 +23,7 @@ const ANY_CLASS: &str = "<CLASS>";
 
 /// Reads one group of parameters.
 pub(super) struct Reader<'a> {
-    /// Prefix of every key in messages and names: the channel or the file, with its
-    /// separator.
+    /// Prefix of every key: the channel or the file, with its separator.
     prefix: String,
     /// The given values that are not read yet.
     given: Entries,
@@ -370,8 +369,8 @@ impl<'a> Reader<'a> {
         if node.is_none() && (is_given || default == DefaultValue::Required) {
             self.unread.insert(key.to_owned());
         }
-        let users_key = UsersKey(self.problems.origin_of(&name).map(str::to_owned));
         self.declared.push(Declaration {
+            users_key: UsersKey(self.problems.origin_of(&name).map(str::to_owned)),
             name,
             parameter_type: kind.parameter_type,
             range: kind.range,
@@ -383,7 +382,6 @@ impl<'a> Reader<'a> {
             value: node,
             path_use: kind.path_use,
             folders: Folders(folders),
-            users_key,
         });
         value.ok_or(kind.placeholder)
     }

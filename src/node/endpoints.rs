@@ -173,6 +173,8 @@ impl OutputTopics {
             (topic, output_type)
         });
         let debug_times = config.publish.debug_times.as_ref();
+        let has_keypoints =
+            matches!(&config.kind, ChannelKind::Camera(camera) if camera.has_keypoints());
         Self {
             detections: topics.collect(),
             labels: has_labels.then(|| below(output, LABELS)),
@@ -182,7 +184,7 @@ impl OutputTopics {
                 .publish
                 .has_label_images
                 .then(|| LabelImage::ALL.map(|image| below(output, image.topic()))),
-            keypoints: config.kind.has_keypoints().then(|| below(output, KEYPOINTS)),
+            keypoints: has_keypoints.then(|| below(output, KEYPOINTS)),
             debug_times: debug_times.map(|topic| DEBUG_TIMES.map(|name| below(topic, name))),
             debug_times_type: config.publish.debug_times_type,
             published_time: config

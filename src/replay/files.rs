@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::lines::write_line;
 use super::report::Report;
 use super::{Replay, ReplayDetections, ReplayFrame};
-use crate::config::ChannelConfig;
+use crate::config::{ChannelConfig, ChannelKind};
 use crate::draw::{self, KEYPOINTS, LabelImage};
 use det_post_ros::OutputType;
 use det_post_ros::bag::{BagWriter, Durability, OfferedQos};
@@ -222,7 +222,9 @@ fn add_topics(bag: &mut BagWriter, config: &ChannelConfig) -> Result<ChannelTopi
             label_images.push((image, add(&topic, Image::TYPE, OfferedQos::default())?));
         }
     }
-    let keypoints = match config.kind.has_keypoints() {
+    let has_keypoints =
+        matches!(&config.kind, ChannelKind::Camera(camera) if camera.has_keypoints());
+    let keypoints = match has_keypoints {
         true => {
             let topic = format!("{}/{KEYPOINTS}", config.output);
             Some(add(&topic, PointCloud2::TYPE, OfferedQos::default())?)

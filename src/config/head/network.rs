@@ -324,7 +324,8 @@ mod tests {
     /// A file of nothing but metadata.
     fn network(folder: &tempfile::TempDir, entries: &[(&str, &str)]) -> PathBuf {
         let path = folder.path().join("network.onnx");
-        let mut bytes = Vec::new();
+        // A graph of nothing, then the entries.
+        let mut bytes = vec![0x3a, 0];
         for (key, value) in entries {
             let mut entry = Vec::new();
             for (tag, text) in [(0x0a, key), (0x12, value)] {

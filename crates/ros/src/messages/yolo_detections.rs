@@ -136,7 +136,8 @@ mod tests {
             reader.str().unwrap();
             found.push((size, corners, keypoints));
         }
-        assert_eq!(reader.remaining(), 0);
+        // Writers fill the last word.
+        assert!(reader.remaining() < 4);
         found
     }
 

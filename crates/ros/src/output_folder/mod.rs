@@ -87,19 +87,6 @@ impl OutputFolder {
         Ok(open)
     }
 
-    /// Refuses a folder that [`Self::open`] refuses for what is in it, before work that takes long.
-    /// Creates, locks and changes nothing.
-    ///
-    /// # Errors
-    /// `Usage` naming a file that has the name of a result and was not written by det_post.
-    pub fn check(folder: &Path, replaces: Replaces) -> Result<()> {
-        if !folder.is_dir() {
-            return Ok(());
-        }
-        let listed = Listed::of_folder(folder);
-        Contents { folder, listed: &listed }.replaced(replaces).map(drop)
-    }
-
     /// The last part of the folder's path, links resolved.
     ///
     /// # Errors

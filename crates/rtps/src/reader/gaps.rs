@@ -36,9 +36,10 @@ impl WriterProxy {
     }
 
     /// The writer leaves: of a reliable one, all that it announced and that is not delivered is
-    /// lost.
-    pub fn leave(&mut self) {
-        if self.is_reliable && self.is_synced {
+    /// lost, unless it may return and is read on where it was.
+    pub fn leave(&mut self, may_return: bool) {
+        self.lose_unfinished();
+        if !may_return && self.is_reliable && self.is_synced {
             let undelivered = self.give_up(self.last.max(self.newest) + 1);
             self.lost += undelivered.len() as u64;
         }

@@ -127,11 +127,7 @@ impl Reader {
     pub fn remove_writer(&mut self, guid: Guid) -> Option<u64> {
         let held = self.writers.get(&guid)?.held();
         let mut writer = self.writers.remove(&guid)?;
-        writer.lose_unfinished();
-        // One that may come back is read on where it was.
-        if !self.read.contains(&guid) {
-            writer.leave();
-        }
+        writer.leave(self.read.contains(&guid));
         self.waiting_bytes = self.waiting_bytes.saturating_sub(held);
         self.past.renumbered += writer.renumbered;
         self.past.dropped += writer.dropped;

@@ -69,8 +69,35 @@ pub(super) fn resize<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> 
             "align_corners with scales {scales:?} that give no whole size of {shape:?}"
         ));
     }
+    if let Some(at) =
+        (rank - 2..rank).find(|&at| is_nearly_half(&resize, [shape[at], sizes[at]], scales[at]))
+    {
+        return Err(format!(
+            "nearest by a scale of {}: a place is half way but for its rounding",
+            scales[at]
+        ));
+    }
     let operation = Operation::Resize(resize);
     importer.floats(place, operation, &[input], &sizes).map(|id| vec![id])
+}
+
+/// Whether the nearest place of an output along an axis is half way but for the rounding of f32, where
+/// ONNX Runtime takes it as half way and the operation as what it is.
+fn is_nearly_half(resize: &Resize, [from, to]: [usize; 2], scale: f32) -> bool {
+    let has_halves = matches!(resize.rounding, Rounding::PreferFloor | Rounding::PreferCeil);
+    if resize.is_linear || !has_halves || from == to {
+        return false;
+    }
+    (0..to).map(|at| at as f32).any(|at| {
+        let place = match resize.coordinates {
+            Coordinates::Asymmetric => at / scale,
+            Coordinates::PytorchHalfPixel | Coordinates::AlignCorners if to == 1 => 0.0,
+            Coordinates::HalfPixel | Coordinates::PytorchHalfPixel => (at + 0.5) / scale - 0.5,
+            Coordinates::AlignCorners => at * (from - 1) as f32 / (to - 1) as f32,
+        };
+        let distance = (place - place.floor() - 0.5).abs();
+        distance != 0.0 && distance <= 4.0 * f32::EPSILON * place.abs().max(1.0)
+    })
 }
 
 /// Sizes and scales by dimension.
