@@ -1,14 +1,13 @@
 //! Parameter files and overrides to one flat map of dotted keys.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use indexmap::{IndexMap, IndexSet};
 
 use super::paths;
 use super::problems::{Origin, Problems, shorten};
 use super::scalar::scalar;
-use super::source::{RosSource, Source};
 use super::substitution::{self, Arguments, substitute};
 use det_post_ros::yaml::{MAX_BYTES, Node};
 use det_post_ros::{NodeName, split_node};
@@ -201,17 +200,29 @@ fn name_parts(name: &str) -> impl Iterator<Item = &str> {
     name.split('/').filter(|part| !part.is_empty())
 }
 
+/// Parameters of `--ros-args`. As in rcl, an assignment is a section of a file, `/**` or the node that
+/// it names, so that order and names of sections decide which of two values holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RosSource {
+    /// `--params-file PATH`.
+    File(PathBuf),
+    /// `-p [NODE:]KEY:=VALUE`.
+    Assignment(String),
+}
+
 /// Reads what files, `--ros-args`, then overrides hold for the node of `sections`; the later wins.
 pub(super) fn read(
     mut sections: Sections<'_>,
-    source: &Source,
+    files: &[PathBuf],
+    ros: &[RosSource],
+    overrides: &[String],
     problems: &mut Problems,
 ) -> Result<Entries> {
     let node = sections.node;
-    for path in &source.files {
+    for path in files {
         sections.add_file(&read_file(path)?, &origin_of(path), problems);
     }
-    for given in &source.ros {
+    for given in ros {
         match given {
             RosSource::File(path) => {
                 sections.add_file(&read_file(path)?, &origin_of(path), problems);
@@ -219,7 +230,6 @@ pub(super) fn read(
             RosSource::Assignment(assignment) => sections.add_assignment(assignment, problems),
         }
     }
-    let overrides = &source.overrides;
     let mut entries = sections.into_entries(problems);
     let origin = Origin::own("-p");
     for assignment in overrides {
@@ -372,16 +382,15 @@ mod tests {
             (vec![every.clone(), set("other:a:=9")], 1),
             (vec![every, own, set("a:=9")], 2),
         ] {
-            let source = Source { ros, ..Source::default() };
             let (node, arguments) = (det_post(), Arguments::default());
             let mut problems = Problems::default();
             let sections = Sections::new(&node, &arguments, false);
-            let found = read(sections, &source, &mut problems).unwrap();
-            assert_eq!(found["a"].node, Node::Integer(expected), "{source:?}");
-            let source = Source { overrides: vec!["a:=5".to_owned()], ..source };
+            let found = read(sections, &[], &ros, &[], &mut problems).unwrap();
+            assert_eq!(found["a"].node, Node::Integer(expected), "{ros:?}");
+            let overrides = ["a:=5".to_owned()];
             let sections = Sections::new(&node, &arguments, false);
-            let found = read(sections, &source, &mut problems).unwrap();
-            assert_eq!(found["a"].node, Node::Integer(5), "{source:?}");
+            let found = read(sections, &[], &ros, &overrides, &mut problems).unwrap();
+            assert_eq!(found["a"].node, Node::Integer(5), "{ros:?}");
             assert!(problems.is_empty());
         }
     }

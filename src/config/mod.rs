@@ -55,6 +55,7 @@ use std::time::Duration;
 
 pub use camera::CameraConfig;
 pub use channel::{ChannelConfig, ChannelKind, Past};
+pub use files::RosSource;
 pub use head::{
     AnchorFacts, CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, PillarFacts, SurroundFacts,
     SurroundKind, ViewFacts, VoxelFacts, YoloFacts, describe_file, fitting_heads,
@@ -69,7 +70,7 @@ pub use node::NODE_NAME;
 pub use output::PublishConfig;
 pub use qos_overrides::QosOverrides;
 pub use ros_parameters::DeclaredParameter;
-pub use source::{RosSource, Source};
+pub use source::Source;
 pub use surround::{SurroundConfig, SurroundDecoder};
 
 use declaration::{Declaration, parameter_file, values};
@@ -117,6 +118,10 @@ pub struct Config {
     migrated: Vec<(String, Node)>,
 }
 
+fn read_all(sections: Sections<'_>, source: &Source, problems: &mut Problems) -> Result<Entries> {
+    files::read(sections, &source.files, &source.ros, &source.overrides, problems)
+}
+
 impl Config {
     /// Reads parameter files, then `key:=value` overrides; the later takes precedence.
     /// Head files are read, and of the networks of cameras the metadata.
@@ -156,7 +161,7 @@ impl Config {
         if let Some(text) = text {
             sections.add_file(text, &Origin::own("the text"), &mut problems);
         }
-        let given = files::read(sections, source, &mut problems)?;
+        let given = read_all(sections, source, &mut problems)?;
         let Some(package) = *like else {
             let has_channel = given.keys().any(|key| is_head(key));
             if let Some(found) = like::recognize(&given).filter(|_| !has_channel) {
@@ -201,7 +206,7 @@ impl Config {
             let mut problems = Problems::default();
             let arguments = arguments_of(&source.arguments, &mut problems);
             let sections = Sections::new(&node, &arguments, true);
-            let given = files::read(sections, source, &mut problems)?;
+            let given = read_all(sections, source, &mut problems)?;
             match like::recognize(&given) {
                 Some(found) if found.package().is_none() => {
                     problems.push("FILES", &found.refusal());

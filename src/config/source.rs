@@ -2,17 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::files::RosSource;
 use super::like::Package;
-
-/// Parameters of `--ros-args`. As in rcl, an assignment is a section of a file, `/**` or the node that
-/// it names, so that order and names of sections decide which of two values holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RosSource {
-    /// `--params-file PATH`.
-    File(PathBuf),
-    /// `-p [NODE:]KEY:=VALUE`.
-    Assignment(String),
-}
 
 /// What a configuration is read from.
 #[derive(Clone, Debug, Default, PartialEq)]
