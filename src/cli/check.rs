@@ -155,7 +155,7 @@ fn metadata_of(path: &Path) -> Result<Metadata> {
     })
 }
 
-/// The bytes of a file from which its kind is told.
+/// The number of bytes at the start of a file that show its kind.
 const NUM_START_BYTES: u64 = 16;
 
 /// What a file is that is often called an ONNX file, from its first bytes.

@@ -5,8 +5,8 @@ use super::super::graph::{Graph, Node, Operation, Pool};
 /// Taps along both axes from which two launches take less time than one.
 const MIN_TAPS: usize = 7;
 
-/// Divides poolings. The largest values are the same; a mean is that of the means of its rows,
-/// since each has the same number of taps in the map and in the padding.
+/// Divides poolings. The largest values are the same. A mean is the mean of the means of its rows,
+/// since each row has the same number of taps in the map and in the padding.
 pub(super) fn run(graph: &mut Graph) {
     for node in std::mem::take(&mut graph.nodes) {
         match &node.operation {

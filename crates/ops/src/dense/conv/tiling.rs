@@ -134,9 +134,9 @@ pub(super) struct Limits {
 /// Shared memory of a multiprocessor beside that of its largest block.
 const SHARED_BYTES_BESIDE: u32 = 1024;
 
-/// Shared memory of a block up to which it may have all weights and patches at once: the blocks of
-/// the next launch, which copy their weights ahead, have room beside those of this one. 0 where a
-/// multiprocessor has many blocks, which work while others wait for their loads.
+/// Shared memory of a block up to which it may have all weights and patches at once: a
+/// multiprocessor has room for one more block, of the next launch, which copies its weights ahead.
+/// 0 where a multiprocessor has many blocks, which work while others wait for their loads.
 fn whole_bytes(blocks: u32, limits: Limits) -> u32 {
     let per_multiprocessor = blocks.div_ceil(limits.num_multiprocessors);
     if per_multiprocessor > 2 {
