@@ -4,9 +4,9 @@
 #include "dense/conv_exact.cuh"
 #include "dense/conv_f16.cuh"
 
-// `kBlocks` bounds the registers, which go by 8 a thread, so that so many blocks are resident. Names:
-// pixels x columns of a tile x warps along the products; `whole` has all weights at once, `gather`
-// reads any map, `window` any map and any matrix in place of weights.
+// `kBlocks` bounds the registers, which go by 8 a thread, so that so many blocks are resident.
+// Names: pixels x columns of a tile x warps along the products; `whole` has all weights at once,
+// `gather` reads any map, `window` any map and any matrix in place of weights.
 #define DENSE_CONV_F16(name, kIsVector, kHasWeights, kIsWhole, kBlocks, ...)                   \
     extern "C" __global__ void __launch_bounds__(dense_conv::Shape<__VA_ARGS__>::kThreads,     \
                                                  kBlocks)                                      \

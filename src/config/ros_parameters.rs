@@ -139,7 +139,13 @@ impl Config {
             let node = Node::Text(device.to_string());
             entries.insert(key, Entry { node, origin: origin.clone() });
         }
-        let mut config = Self::from_entries(&self.node, entries, Problems::default())?;
+        let mut problems = Problems::default();
+        for declared in self.declared() {
+            if let Some(key) = &declared.users_key.0 {
+                problems.name_origin(&declared.name, key);
+            }
+        }
+        let mut config = Self::from_entries(&self.node, entries, problems)?;
         (config.like, config.migrated) = (self.like.clone(), self.migrated.clone());
         if let Some(like) = &mut config.like {
             like.set_device(&device.to_string());
