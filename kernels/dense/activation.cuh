@@ -84,13 +84,20 @@ __device__ inline void activate_as(const Activation& activation, float (&values)
 #pragma unroll
     for (uint32_t i = 0; i < kNum; ++i) values[i] = activate<kFast>(known, values[i]);
 }
+// The most frequent ones, which take few instructions.
+__device__ inline bool is_short(const Activation& activation) {
+    return activation.kind == kNone || activation.kind == kSilu || activation.kind == kRelu;
+}
+template <bool kFast, uint32_t kNum>
+__device__ inline void activate_short(const Activation& activation, float (&values)[kNum]) {
+    if (activation.kind == kSilu) activate_as<kFast, kSilu>(activation, values);
+    if (activation.kind == kRelu) activate_as<kFast, kRelu>(activation, values);
+}
 // Activates several values after one choice: a jump through a table, which is read from memory,
-// takes longer than the arithmetic. The most frequent ones take none.
+// takes longer than the arithmetic. The short ones take none.
 template <bool kFast, uint32_t kNum>
 __device__ inline void activate_all(const Activation& activation, float (&values)[kNum]) {
-    if (activation.kind == kNone) return;
-    if (activation.kind == kSilu) return activate_as<kFast, kSilu>(activation, values);
-    if (activation.kind == kRelu) return activate_as<kFast, kRelu>(activation, values);
+    if (is_short(activation)) return activate_short<kFast>(activation, values);
     switch (activation.kind) {
         case kLeakyRelu: return activate_as<kFast, kLeakyRelu>(activation, values);
         case kHardSwish: return activate_as<kFast, kHardSwish>(activation, values);

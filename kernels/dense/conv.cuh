@@ -147,6 +147,7 @@ struct Place {
     uint32_t channel;  // of all groups
     uint32_t num;      // channels that there are, up to 8
 
+    Place() = default;
     __device__ Place(const Args& args, const Tile& tile, uint32_t ty, uint32_t tx,
                      uint32_t column) {
         y = tile.y + ty, x = tile.x + tx;
@@ -172,42 +173,25 @@ __device__ inline const float* bias_of(const Args& args, const Tile& tile, uint3
     return args.bias.data + tile.group * args.num_columns + column;
 }
 
-// Bias, residual and activation of 8 columns, and their store.
-template <bool kFast>
-__device__ inline void finish(const Args& args, const Tile& tile, const Place& place,
-                              const float* biases, float (&values)[8]) {
-    const float4* bias = reinterpret_cast<const float4*>(biases);
-    const float4 a = bias[0], b = bias[1];
-    values[0] += a.x, values[1] += a.y, values[2] += a.z, values[3] += a.w;
-    values[4] += b.x, values[5] += b.y, values[6] += b.z, values[7] += b.w;
-    const bool has_residual = args.residual_place != kNoResidual;
-    float residual[8] = {};
-    if (has_residual) {
-        const uint32_t at = place.in(args.res_map, tile);
-        if (args.res_map.is_vector && place.num == 8) {
-            load_eight(args.residual.data, args.res_map.is_f32, at, residual);
-        } else {
+// The residual of 8 columns.
+__device__ inline void load_residual(const Args& args, const Tile& tile, const Place& place,
+                                     float (&residual)[8]) {
+    const uint32_t at = place.in(args.res_map, tile);
+    if (args.res_map.is_vector && place.num == 8)
+        return load_eight(args.residual.data, args.res_map.is_f32, at, residual);
 #pragma unroll
-            for (uint32_t i = 0; i < 8; ++i)
-                if (i < place.num)
-                    residual[i] = load_element(args.residual.data, args.res_map.is_f32,
-                                               at + i * args.res_map.channel);
-        }
+    for (uint32_t i = 0; i < 8; ++i) {
+        residual[i] = 0.0f;
+        if (i < place.num)
+            residual[i] = load_element(args.residual.data, args.res_map.is_f32,
+                                       at + i * args.res_map.channel);
     }
-    if (args.residual_place == kBeforeActivation) {
-#pragma unroll
-        for (uint32_t i = 0; i < 8; ++i) values[i] += residual[i];
-    }
-    dense::activate_all<kFast>(args.activation, values);
-    if (args.residual_place == kAfterActivation) {
-#pragma unroll
-        for (uint32_t i = 0; i < 8; ++i) values[i] += residual[i];
-    }
+}
+__device__ inline void store_columns(const Args& args, const Tile& tile, const Place& place,
+                                     const float (&values)[8]) {
     const uint32_t at = place.in(args.out_map, tile);
-    if (args.out_map.is_vector && place.num == 8) {
-        store_eight(args.output.data, args.out_map.is_f32, at, values);
-        return;
-    }
+    if (args.out_map.is_vector && place.num == 8)
+        return store_eight(args.output.data, args.out_map.is_f32, at, values);
 #pragma unroll
     for (uint32_t i = 0; i < 8; ++i) {
         if (i >= place.num) continue;
@@ -219,29 +203,67 @@ __device__ inline void finish(const Args& args, const Tile& tile, const Place& p
     }
 }
 
+// Bias, residual and activation of some pieces of 8 columns, and their store. Of several, all
+// loads come first; their activation is a short one.
+template <bool kFast, uint32_t kNum>
+__device__ inline void finish(const Args& args, const Tile& tile, const Place (&places)[kNum],
+                              const float* const (&biases)[kNum], float (&values)[kNum][8]) {
+    float residual[kNum][8] = {};
+    if (args.residual_place != kNoResidual) {
+#pragma unroll
+        for (uint32_t j = 0; j < kNum; ++j)
+            if (places[j].num != 0) load_residual(args, tile, places[j], residual[j]);
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < kNum; ++j) {
+        float (&v)[8] = values[j];
+        const float4* bias = reinterpret_cast<const float4*>(biases[j]);
+        const float4 a = bias[0], b = bias[1];
+        v[0] += a.x, v[1] += a.y, v[2] += a.z, v[3] += a.w;
+        v[4] += b.x, v[5] += b.y, v[6] += b.z, v[7] += b.w;
+        if (args.residual_place == kBeforeActivation) {
+#pragma unroll
+            for (uint32_t i = 0; i < 8; ++i) v[i] += residual[j][i];
+        }
+        if constexpr (kNum == 1)
+            dense::activate_all<kFast>(args.activation, v);
+        else
+            dense::activate_short<kFast>(args.activation, v);
+        if (args.residual_place == kAfterActivation) {
+#pragma unroll
+            for (uint32_t i = 0; i < 8; ++i) v[i] += residual[j][i];
+        }
+        if (places[j].num != 0) store_columns(args, tile, places[j], v);
+    }
+}
+
 // Floats behind the columns of a row of sums, which avoid bank conflicts.
 constexpr uint32_t kSumPadding = 8;
 
-// Adds up the parts of the sums of a tile, in their order, and stores it; `biases` are of its
-// columns.
-template <uint32_t kPixels, uint32_t kColumns, uint32_t kParts, uint32_t kThreads, bool kFast>
-__device__ inline void store_sums(const Args& args, const Tile& tile, const float* biases,
-                                  const float* parts) {
+// Adds up the parts of the sums of `kNum` pieces of a tile and stores them.
+template <uint32_t kPixels, uint32_t kColumns, uint32_t kParts, uint32_t kThreads, bool kFast,
+          uint32_t kNum>
+__device__ inline void store_pieces(const Args& args, const Tile& tile, const float* biases,
+                                    const float* parts, uint32_t first) {
     constexpr uint32_t kPieces = kColumns / 8;
     constexpr uint32_t kPitch = kColumns + kSumPadding;
     const uint32_t mask = (1u << args.tile_x_log2) - 1;
     // Neighbouring threads have neighbouring channels, or pixels of planes.
     const bool by_channel = args.out_map.channel == 1;
-#pragma unroll 1
-    for (uint32_t i = threadIdx.x; i < kPixels * kPieces; i += kThreads) {
+    Place places[kNum];
+    const float* of_columns[kNum];
+    float values[kNum][8] = {};
+#pragma unroll
+    for (uint32_t j = 0; j < kNum; ++j) {
+        const uint32_t i = first + j * kThreads;
         const uint32_t row = by_channel ? i / kPieces : i % kPixels;
         const uint32_t in_tile = (by_channel ? i % kPieces : i / kPixels) * 8;
-        const uint32_t column = tile.column + in_tile;
         const uint32_t ty = row >> args.tile_x_log2, tx = row & mask;
-        if (tile.y + ty >= args.out_height || tile.x + tx >= args.out_width) continue;
-        const Place place(args, tile, ty, tx, column);
-        if (place.num == 0) continue;
-        float values[8] = {};
+        const bool is_inside = tile.y + ty < args.out_height && tile.x + tx < args.out_width;
+        places[j] = Place(args, tile, ty, tx, tile.column + in_tile);
+        if (!is_inside) places[j].num = 0;
+        of_columns[j] = biases + in_tile;
+        float (&v)[8] = values[j];
 #pragma unroll
         for (uint32_t k = 0; k < kParts; ++k) {
             const float4* from =
@@ -250,11 +272,31 @@ __device__ inline void store_sums(const Args& args, const Tile& tile, const floa
             const uint32_t half = threadIdx.x / 4 % 2;
             const float4 x = from[half], y = from[1 - half];
             const float4 a = half == 0 ? x : y, b = half == 0 ? y : x;
-            values[0] += a.x, values[1] += a.y, values[2] += a.z, values[3] += a.w;
-            values[4] += b.x, values[5] += b.y, values[6] += b.z, values[7] += b.w;
+            v[0] += a.x, v[1] += a.y, v[2] += a.z, v[3] += a.w;
+            v[4] += b.x, v[5] += b.y, v[6] += b.z, v[7] += b.w;
         }
-        finish<kFast>(args, tile, place, biases + in_tile, values);
     }
+    finish<kFast, kNum>(args, tile, places, of_columns, values);
+}
+
+// Adds up the parts of the sums of a tile, in their order, and stores it; `biases` are of its
+// columns.
+template <uint32_t kPixels, uint32_t kColumns, uint32_t kParts, uint32_t kThreads, bool kFast>
+__device__ inline void store_sums(const Args& args, const Tile& tile, const float* biases,
+                                  const float* parts) {
+    constexpr uint32_t kNum = kPixels * kColumns / 8;
+    constexpr uint32_t kEach = kNum % kThreads == 0 ? kNum / kThreads : 1;
+    constexpr uint32_t kAtOnce = kEach % 4 == 0 ? 4 : kEach % 3 == 0 ? 3 : kEach % 2 == 0 ? 2 : 1;
+    if (kAtOnce > 1 && dense::is_short(args.activation)) {
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x; i < kNum; i += kAtOnce * kThreads)
+            store_pieces<kPixels, kColumns, kParts, kThreads, kFast, kAtOnce>(args, tile, biases,
+                                                                              parts, i);
+        return;
+    }
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < kNum; i += kThreads)
+        store_pieces<kPixels, kColumns, kParts, kThreads, kFast, 1>(args, tile, biases, parts, i);
 }
 
 }  // namespace dense_conv

@@ -195,7 +195,7 @@ __device__ inline void compute_depthwise(const Args& args) {
     const int32_t height = args.in_height << args.upsample_shift;
     const int32_t width = args.in_width << args.upsample_shift;
     const float* weights = reinterpret_cast<const float*>(args.weights.data) + column;
-    float sums[8] = {};
+    float sums[1][8] = {};
     for (uint32_t ky = 0; ky < args.kernel_y; ++ky) {
         const int32_t y = first_y + static_cast<int32_t>(ky * args.dilation_y);
         if (y < 0 || y >= height) continue;
@@ -222,13 +222,15 @@ __device__ inline void compute_depthwise(const Args& args) {
             const float factors[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
 #pragma unroll
             for (uint32_t i = 0; i < 8; ++i)
-                sums[i] = fmaf(rounded(args, values[i]), factors[i], sums[i]);
+                sums[0][i] = fmaf(rounded(args, values[i]), factors[i], sums[0][i]);
         }
     }
+    const Place places[1] = {place};
+    const float* const biases[1] = {bias_of(args, tile, column)};
     if (args.rounds != 0)
-        finish<true>(args, tile, place, bias_of(args, tile, column), sums);
+        finish<true, 1>(args, tile, places, biases, sums);
     else
-        finish<false>(args, tile, place, bias_of(args, tile, column), sums);
+        finish<false, 1>(args, tile, places, biases, sums);
 }
 
 }  // namespace dense_conv

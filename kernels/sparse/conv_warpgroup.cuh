@@ -41,39 +41,6 @@ __device__ inline uint64_t matrix_descriptor(uint32_t address) {
     return warpgroup::matrix_descriptor(address, kPartBytes, kBlockBytes);
 }
 
-#define SPARSE_CONV_OPERANDS_8(i)                                                              \
-    "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), \
-        "+f"(sums[i + 5]), "+f"(sums[i + 6]), "+f"(sums[i + 7])
-#define SPARSE_CONV_OPERANDS_16(i) SPARSE_CONV_OPERANDS_8(i), SPARSE_CONV_OPERANDS_8(i + 8)
-#define SPARSE_CONV_OPERANDS_32(i) SPARSE_CONV_OPERANDS_16(i), SPARSE_CONV_OPERANDS_16(i + 16)
-
-#define SPARSE_CONV_WGMMA(TYPE, types)                                                             \
-    __device__ inline void multiply_warpgroup(TYPE, float (&sums)[32], const uint32_t (&a)[4],     \
-                                              uint64_t b) {                                        \
-        asm volatile(                                                                              \
-            "{.reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16." types  \
-            " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                             \
-            "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31},"                    \
-            " {%32,%33,%34,%35}, %36, p, 1, 1, 0;}"                                                \
-            : SPARSE_CONV_OPERANDS_32(0)                                                           \
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));                         \
-    }                                                                                              \
-    __device__ inline void multiply_warpgroup(TYPE, float (&sums)[64], const uint32_t (&a)[4],     \
-                                              uint64_t b) {                                        \
-        asm volatile(                                                                              \
-            "{.reg .pred p; setp.ne.b32 p, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16." types \
-            " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                             \
-            "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"                     \
-            "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"                     \
-            "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},"                    \
-            " {%64,%65,%66,%67}, %68, p, 1, 1, 0;}"                                                \
-            : SPARSE_CONV_OPERANDS_32(0), SPARSE_CONV_OPERANDS_32(32)                              \
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));                         \
-    }
-
-SPARSE_CONV_WGMMA(__half, "f32.f16.f16")
-SPARSE_CONV_WGMMA(__nv_bfloat16, "f32.bf16.bf16")
-
 // What a lane multiplies of a step: of the rows lane / 4 and + 8 of its warp 16 bytes of
 // every chunk.
 template <typename T>
@@ -113,7 +80,7 @@ struct WarpgroupStep {
         wgmma_fence();
 #pragma unroll
         for (uint32_t i = 0; i < 2 * kChunks; ++i) {
-            multiply_warpgroup(T{}, sums, words[i], descriptor + i * (kNum * 64 / 16));
+            warpgroup::multiply(T{}, sums, words[i], descriptor + i * (kNum * 64 / 16));
         }
         wgmma_commit_group();
     }

@@ -295,10 +295,29 @@ fn problems() -> Vec<Problem> {
     ]
 }
 
+/// Of as many values as warpgroups compute.
+fn large_problems() -> Vec<Problem> {
+    let of = Problem::new;
+    let before = Some(Residual::BeforeActivation);
+    let after = Some(Residual::AfterActivation);
+    vec![
+        of([1, 64, 50, 160], 64, 3, 1).epilogue(Activation::Silu, after),
+        of([2, 24, 100, 320], 64, 3, 2),
+        of([1, 144, 40, 105], 120, 3, 1).epilogue(Activation::Relu, before),
+        of([1, 272, 30, 130], 130, 1, 1).epilogue(Activation::HardSwish, before),
+        of([1, 8, 120, 262], 16, 3, 1),
+        of([1, 32, 60, 175], 48, 3, 1).geometry(|g| (g.dilation, g.pads) = ([2; 2], [2; 4])),
+        of([1, 96, 40, 132], 96, 3, 1).geometry(|g| g.groups = 2),
+        of([1, 64, 30, 88], 48, 3, 1).geometry(|g| g.upsample = 2),
+        of([1, 40, 100, 210], 24, 1, 1).to(F16, Slice(8, 16)).epilogue(Activation::Relu, before),
+        of([1, 16, 150, 336], 10, 1, 1).to(F32, Planes),
+    ]
+}
+
 #[test]
 fn convolutions_of_f16_agree_on_every_tile() {
     let Some(device) = det_post_testing::gpu() else { return };
-    for (seed, problem) in (0..).zip(problems()) {
+    for (seed, problem) in (0..).zip(problems().into_iter().chain(large_problems())) {
         check(&device, &problem, seed);
     }
 }
@@ -358,9 +377,12 @@ fn convolutions_agree_at_random() {
 fn an_item_of_a_batch_has_the_bytes_that_it_has_alone() {
     let Some(device) = det_post_testing::gpu() else { return };
     let stream = device.stream().unwrap();
-    for (inputs, outputs, size, kernel) in
-        [(64, 64, [24, 40], 3), (80, 48, [12, 20], 1), (32, 32, [96, 160], 3)]
-    {
+    for (inputs, outputs, size, kernel) in [
+        (64, 64, [24, 40], 3),
+        (80, 48, [12, 20], 1),
+        (32, 32, [96, 160], 3),
+        (64, 64, [60, 140], 3),
+    ] {
         let [h, w] = size;
         let run = |items: usize, from: usize| {
             let problem = Problem::new([items, inputs, h, w], outputs, kernel, 1);
@@ -457,7 +479,8 @@ fn times_of_layers() {
         if c == 3 {
             problem = problem.from(F32, Planes);
         }
-        let made = Made::new(&stream, &problem, 1);
+        let mut made = Made::new(&stream, &problem, 1);
+        made.conv = made.conv.with_fixed_items(n);
         let tiles = DeviceConv::tiles(&made.device, &made.conv, &made.regions).unwrap();
         let tiles = if with_all { &tiles[..] } else { &tiles[..1] };
         let times: Vec<(f32, &str)> = tiles

@@ -124,6 +124,11 @@ impl<'a> Importer<'a> {
         }
         let value =
             Value { name: input.name.to_owned(), shape, element: Element::Float, constant: None };
+        if self.graph.inputs.is_empty()
+            && let Some([Dim::Fixed(items), ..]) = spec.shape.as_deref()
+        {
+            self.graph.fixed_items = *items;
+        }
         let id = self.name(input.name, value);
         self.graph.inputs.push(id);
         Ok(spec)

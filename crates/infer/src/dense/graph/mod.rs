@@ -332,6 +332,8 @@ pub(super) struct Graph {
     pub(super) inputs: Vec<Id>,
     /// Outputs, in the order of the file.
     pub(super) outputs: Vec<Id>,
+    /// Items of the first input where the file fixes them, else 0.
+    pub(super) fixed_items: usize,
 }
 
 impl Graph {

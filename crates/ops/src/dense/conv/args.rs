@@ -1,7 +1,7 @@
 //! The parameter of the kernels, and what they need of it.
 
 use super::exact::{DEPTHWISE_THREADS, ExactTiling};
-use super::tiling::{Method, Tiling};
+use super::tiling::{Kind, Method, Tiling};
 use crate::dense::activation::ActivationArgs;
 use crate::device::cuda::{Grid, In, Out, check_lens, check_threads, mirrors, refused};
 use det_post_types::Result;
@@ -256,7 +256,9 @@ impl ConvArgs<'_> {
         let is_gather = tiling.method != Method::Vector;
         let fits = self.num_patches > 0
             && self.chunk_channels > 0
-            && (!tiling.is_whole || self.num_patches >= self.num_chunks)
+            && (!tiling.has_all_patches() || self.num_patches >= self.num_chunks)
+            && (tiling.kind != Kind::Warpgroups
+                || self.num_steps.is_multiple_of(tiling.stage_steps))
             && pixels * self.pixel_bytes <= self.patch_bytes
             && self.patch_bytes.is_multiple_of(16)
             && self.pixel_bytes.is_multiple_of(if is_gather { 8 } else { 16 })
@@ -273,10 +275,8 @@ impl ConvArgs<'_> {
             }
             self.right_bytes(kernel)?
         } else {
-            {
-                let steps = self.num_steps.next_multiple_of(tiling.stage_steps);
-                u64::from(groups) * u64::from(self.num_columns / 16) * u64::from(steps) * 512
-            }
+            let steps = self.num_steps.next_multiple_of(tiling.stage_steps);
+            u64::from(groups) * u64::from(self.num_columns / 16) * u64::from(steps) * 512
         };
         check_lens(
             kernel,

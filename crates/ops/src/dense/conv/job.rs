@@ -12,8 +12,8 @@ pub(crate) struct Job {
     pub(crate) input_size: [u32; 2],
     /// Rows and columns of output pixels, before they are shuffled.
     pub(crate) size: [u32; 2],
-    /// Output pixels of an item, whatever they are flattened or merged to: what the order of sums
-    /// may depend on.
+    /// Output pixels of an item, or of items that are always together, whatever they are flattened
+    /// or merged to: what the order of sums may depend on.
     pub(crate) item_pixels: u32,
     pub(crate) kernel: [u32; 2],
     pub(crate) stride: [u32; 2],
@@ -94,7 +94,7 @@ impl Job {
             items: n as u32,
             input_size: [dims[2] as u32, dims[3] as u32],
             size: [oh as u32, ow as u32],
-            item_pixels: (oh * ow) as u32,
+            item_pixels: (oh * ow * if n == conv.fixed_items { n } else { 1 }) as u32,
             kernel: geometry.kernel.map(|v| v as u32),
             stride: geometry.stride.map(|v| v as u32),
             dilation: geometry.dilation.map(|v| v as u32),

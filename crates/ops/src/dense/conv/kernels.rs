@@ -44,7 +44,8 @@ macro_rules! kernels {
             // bytes at once where the strides are multiples of that (checked). The weights have
             // all steps or products of all columns, the tables in shared memory all steps and
             // pixels (`shared_bytes`). The patch offsets in `steps` are those of `pack`, which
-            // `Launch` alone uploads, for the patch in the arguments. No block waits for another.
+            // `Launch` alone uploads, for the patch in the arguments. No block waits for another; the
+            // threads of a warpgroup kernel wait for copies that its first thread has queued.
             unsafe impl KernelSpec for $spec {
                 const NAME: &'static str = $name;
                 type Args<'a> = ConvArgs<'a>;
@@ -105,6 +106,15 @@ macro_rules! kernels {
     };
 }
 
+/// Whether the GPU, and this build for it, have the kernels of warpgroups.
+///
+/// # Errors
+/// As [`CudaDevice::kernel_if_present`].
+pub(super) fn has_warpgroups(device: &CudaDevice) -> Result<bool> {
+    let kernel: Option<Kernel<Warpgroup128x64>> = device.kernel_if_present()?;
+    Ok(kernel.is_some())
+}
+
 impl Kind {
     const fn is_of(self, name: &str) -> bool {
         match self {
@@ -137,6 +147,12 @@ kernels! {
     GatherDeep32x32: Kind::F16(18), "dense_conv_gather_32x32x4_f16";
     Window64x64: Kind::F16(19), "dense_conv_window_64x64x2_f16";
     WindowDeep32x32: Kind::F16(20), "dense_conv_window_32x32x4_f16";
+    Warpgroup128x32: Kind::F16(21), "dense_conv_warpgroup_128x32_f16";
+    Warpgroup128x64: Kind::F16(22), "dense_conv_warpgroup_128x64_f16";
+    Warpgroup128x96: Kind::F16(23), "dense_conv_warpgroup_128x96_f16";
+    Warpgroup128x128: Kind::F16(24), "dense_conv_warpgroup_128x128_f16";
+    Planes128x32: Kind::F16(25), "dense_conv_gather_128x32x1_f16";
+    Planes128x16: Kind::F16(26), "dense_conv_gather_128x16x1_f16";
     Exact64x64: Kind::Exact(0), "dense_conv_exact_64x64";
     Exact32x32: Kind::Exact(1), "dense_conv_exact_32x32";
     Exact64x16: Kind::Exact(2), "dense_conv_exact_64x16";

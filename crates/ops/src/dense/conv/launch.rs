@@ -4,7 +4,7 @@
 use super::args::{ConvArgs, MapArgs};
 use super::exact::ExactLayout;
 use super::job::{Job, Operand};
-use super::kernels::ConvKernel;
+use super::kernels::{ConvKernel, has_warpgroups};
 use super::pack::{Packed, Source, pack, pack_exact};
 use super::tiling::{Layout, Limits, TILINGS, layouts};
 use super::{Products, argument, exact};
@@ -48,6 +48,7 @@ fn limits(stream: &Stream) -> Result<Limits> {
     Ok(Limits {
         shared_bytes: device.shared_bytes_per_block()?,
         num_multiprocessors: device.num_multiprocessors(),
+        has_warpgroups: has_warpgroups(device)?,
     })
 }
 

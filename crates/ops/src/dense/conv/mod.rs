@@ -14,7 +14,8 @@
 //! where the activation is ([`Activation::is_exact`](super::Activation::is_exact)). With
 //! [`Products::F16`] inputs and weights are rounded to f16, and sums are f32 in an order of each
 //! device: within the tolerance of docs/numerics.md, equal from run to run, and for an item of a
-//! batch equal to the item by itself. Weights are finite, rounded ones as well.
+//! batch equal to the item by itself, unless items are always together
+//! ([`Conv::with_fixed_items`]). Weights are finite, rounded ones as well.
 //!
 //! A NaN or an infinity of the input reaches the outputs whose taps read it. With
 //! [`Products::F16`] on CUDA, an input of at most 8 channels and a kernel wider than one column,
@@ -156,6 +157,7 @@ pub struct Conv {
     bias: Vec<f32>,
     epilogue: Epilogue,
     products: Products,
+    fixed_items: usize,
 }
 
 /// What a convolution reads and writes.
@@ -208,7 +210,25 @@ impl Conv {
         }
         let expected = num_outputs * (num_inputs / groups) * kernel[0] * kernel[1];
         let (weights, bias) = products.rounded("conv", weights, bias, [expected, num_outputs])?;
-        Ok(Self { geometry, num_outputs, num_inputs, weights, bias, epilogue, products })
+        let fixed_items = 1;
+        Ok(Self {
+            geometry,
+            num_outputs,
+            num_inputs,
+            weights,
+            bias,
+            epilogue,
+            products,
+            fixed_items,
+        })
+    }
+
+    /// For inputs of so many items, which are never computed one by one: the order of f16 sums may
+    /// depend on their number. Other numbers of items are a batch, as by default.
+    #[must_use]
+    pub fn with_fixed_items(mut self, num: usize) -> Self {
+        self.fixed_items = num;
+        self
     }
 
     /// Where the taps are.

@@ -3,7 +3,7 @@
 use half::f16;
 
 use super::job::Job;
-use super::tiling::{Layout, STEP_INPUTS, TILINGS};
+use super::tiling::{Kind, Layout, STEP_INPUTS, TILINGS};
 
 /// Weights by group, column of the group, tap and input channel of the group; 0 beyond the
 /// columns.
@@ -14,6 +14,7 @@ pub(crate) struct Source<'a> {
 }
 
 /// A step of products: the tap and the channel of each, where there is one.
+#[derive(Clone)]
 struct Step {
     /// From the row of a matrix operand, in bytes.
     offset: u32,
@@ -63,18 +64,29 @@ fn steps_of(job: &Job, layout: &Layout) -> Vec<Step> {
 /// Bytes of a step for 16 columns.
 const STEP_BYTES: usize = 512;
 
-/// Appends the weights of a step for the 16 columns from `first` on, lane by lane.
+/// The column of 16 and the product of a step at a place among their 256 weights: lane by lane.
+fn by_lane(place: u32) -> [u32; 2] {
+    let (lane, word, half) = (place / 8, place / 2 % 4, place % 2);
+    [word / 2 * 8 + lane / 4, lane % 4 * 2 + half + word % 2 * 8]
+}
+
+/// As [`by_lane`] for warpgroups: 8 columns, two parts of 8 products, a column after the other.
+fn by_block(place: u32) -> [u32; 2] {
+    [place / 128 * 8 + place / 8 % 8, place / 64 % 2 * 8 + place % 8]
+}
+
+/// Appends the weights of a step for the 16 columns from `first` on.
 fn pack_step(
     step: &Step,
     first: u32,
     num_columns: u32,
+    order: fn(u32) -> [u32; 2],
     weight: impl Fn(u32, [u32; 2], u32) -> f32,
     weights: &mut Vec<u8>,
 ) {
     for place in 0..256 {
-        let (lane, word, half) = (place / 8, place / 2 % 4, place % 2);
-        let column = first + word / 2 * 8 + lane / 4;
-        let k = lane % 4 * 2 + half + word % 2 * 8;
+        let [column, k] = order(place);
+        let column = first + column;
         let weight = match step.inputs[k as usize] {
             Some((tap, input)) if column < num_columns => weight(column, tap, input),
             _ => 0.0,
@@ -86,14 +98,19 @@ fn pack_step(
 /// What a kernel reads beside its maps.
 pub(super) struct Packed {
     /// By group, block of columns, stage, 16 columns, step and lane, the two operands of a matrix
-    /// instruction: words of two products each. The last stage is padded.
+    /// instruction: words of two products each. The last stage is padded. For warpgroups by group,
+    /// block of columns, step, 8 columns, half of the products, column.
     pub(super) weights: Vec<u8>,
     pub(super) bias: Vec<f32>,
     pub(super) steps: Vec<u32>,
 }
 
 pub(super) fn pack(job: &Job, layout: &Layout, source: &Source<'_>) -> Packed {
-    let steps = steps_of(job, layout);
+    let mut steps = steps_of(job, layout);
+    if let Some(last) = steps.last() {
+        let without = Step { offset: last.offset, inputs: [None; STEP_INPUTS as usize] };
+        steps.resize(layout.num_steps as usize, without);
+    }
     let columns = layout.column_blocks * TILINGS[layout.index].columns;
     let num_columns = job.columns();
     let mut weights = Vec::with_capacity((job.groups * columns * 32) as usize * steps.len());
@@ -110,18 +127,22 @@ pub(super) fn pack(job: &Job, layout: &Layout, source: &Source<'_>) -> Packed {
             continue;
         }
         let tiling = &TILINGS[layout.index];
+        let of_group = |column, tap: [u32; 2], input| (source.weight)(group, column, tap, input);
         for block in (0..columns).step_by(tiling.columns as usize) {
+            let of_block = (block..block + tiling.columns).step_by(16);
+            if tiling.kind == Kind::Warpgroups {
+                for step in &steps {
+                    for first in of_block.clone() {
+                        pack_step(step, first, num_columns, by_block, of_group, &mut weights);
+                    }
+                }
+                continue;
+            }
             for stage in steps.chunks(tiling.stage_steps as usize) {
-                for first in (block..block + tiling.columns).step_by(16) {
+                for first in of_block.clone() {
                     let absent = tiling.stage_steps as usize - stage.len();
                     for step in stage {
-                        pack_step(
-                            step,
-                            first,
-                            num_columns,
-                            |column, tap, input| (source.weight)(group, column, tap, input),
-                            &mut weights,
-                        );
+                        pack_step(step, first, num_columns, by_lane, of_group, &mut weights);
                     }
                     weights.resize(weights.len() + absent * STEP_BYTES, 0);
                 }

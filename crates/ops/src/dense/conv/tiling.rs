@@ -1,6 +1,7 @@
 //! The tiles of the f16 kernels, and which of them suits a convolution.
 
 use super::job::Job;
+use crate::device::cuda::kernel_constant;
 
 /// How a kernel reads its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +14,18 @@ pub(super) enum Method {
     Window,
 }
 
-/// The tile of a kernel: the arguments of `Shape` in kernels/dense/conv_f16.cuh.
+/// What multiplies, and what of a tile's operands is in shared memory at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Warps; weights and patches go through rings.
+    Rings,
+    /// Warps; all weights and all patches at once.
+    Whole,
+    /// Warpgroups, of compute capability 9.0; all patches, weights go through a ring.
+    Warpgroups,
+}
+
+/// The tile of a kernel: `Shape` in kernels/dense/conv_f16.cuh, `WarpgroupShape` beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiling {
     pub(super) name: &'static str,
@@ -26,9 +38,7 @@ pub(super) struct Tiling {
     pub(super) stage_steps: u32,
     /// Stages of the ring of weights.
     pub(super) stages: u32,
-    /// Whether all stages of weights and all patches are in shared memory at once, in place of the
-    /// rings.
-    pub(super) is_whole: bool,
+    pub(super) kind: Kind,
 }
 
 const fn tiling(
@@ -38,17 +48,22 @@ const fn tiling(
     warps: [u32; 3],
     [stage_steps, stages]: [u32; 2],
 ) -> Tiling {
-    Tiling { name, method, pixels, columns, warps, stage_steps, stages, is_whole: false }
+    Tiling { name, method, pixels, columns, warps, stage_steps, stages, kind: Kind::Rings }
 }
 
 const fn whole(name: &'static str, sizes: [u32; 2], warps: [u32; 3], stages: [u32; 2]) -> Tiling {
-    Tiling { is_whole: true, ..tiling(name, Vector, sizes, warps, stages) }
+    Tiling { kind: Kind::Whole, ..tiling(name, Vector, sizes, warps, stages) }
+}
+
+const fn warpgroups(name: &'static str, columns: u32, stages: u32) -> Tiling {
+    let stages = [STAGE_STEPS, stages];
+    Tiling { kind: Kind::Warpgroups, ..tiling(name, Vector, [128, columns], [8, 1, 1], stages) }
 }
 
 use Method::{Gather, Vector, Window};
 
 /// The kernels of kernels/dense/conv.cu, in its order.
-pub(super) const TILINGS: [Tiling; 21] = [
+pub(super) const TILINGS: [Tiling; 27] = [
     tiling("dense_conv_128x128x2_f16", Vector, [128, 128], [2, 4, 2], [4, 3]),
     tiling("dense_conv_128x64x2_f16", Vector, [128, 64], [2, 2, 2], [4, 4]),
     tiling("dense_conv_128x32x2_f16", Vector, [128, 32], [2, 1, 2], [4, 4]),
@@ -70,6 +85,12 @@ pub(super) const TILINGS: [Tiling; 21] = [
     tiling("dense_conv_gather_32x32x4_f16", Gather, [32, 32], [1, 1, 4], [8, 3]),
     tiling("dense_conv_window_64x64x2_f16", Window, [64, 64], [2, 2, 2], [4, 3]),
     tiling("dense_conv_window_32x32x4_f16", Window, [32, 32], [1, 1, 4], [8, 3]),
+    warpgroups("dense_conv_warpgroup_128x32_f16", 32, 8),
+    warpgroups("dense_conv_warpgroup_128x64_f16", 64, 8),
+    warpgroups("dense_conv_warpgroup_128x96_f16", 96, 5),
+    warpgroups("dense_conv_warpgroup_128x128_f16", 128, 5),
+    tiling("dense_conv_gather_128x32x1_f16", Gather, [128, 32], [4, 1, 1], [4, 3]),
+    tiling("dense_conv_gather_128x16x1_f16", Gather, [128, 16], [4, 1, 1], [4, 3]),
 ];
 
 /// Whether two names are equal.
@@ -81,6 +102,9 @@ pub(super) const fn is_equal(a: &str, b: &str) -> bool {
     }
     i == a.len() && i == b.len()
 }
+
+/// Steps of a stage of warpgroups.
+const STAGE_STEPS: u32 = kernel_constant!("dense/conv_warpgroup.cuh", "kStageSteps");
 
 /// Products of a step along the channels.
 pub(super) const STEP_INPUTS: u32 = 16;
@@ -96,10 +120,16 @@ impl Tiling {
         self.stage_steps * (self.columns / 16) * 512
     }
 
+    /// Whether all patches of a tile are in shared memory at once.
+    pub(super) fn has_all_patches(&self) -> bool {
+        self.kind != Kind::Rings
+    }
+
     /// Shared memory of a block: the tables, and the rings or the sums.
     pub(super) fn shared_bytes(&self, num_steps: u32, patch_pixels: u32, patches: u32) -> u32 {
         let tables = num_steps.div_ceil(4) * 16 + self.columns * 4 + patch_pixels.div_ceil(4) * 16;
-        let stages = if self.is_whole { num_steps.div_ceil(self.stage_steps) } else { self.stages };
+        let is_whole = self.kind == Kind::Whole;
+        let stages = if is_whole { num_steps.div_ceil(self.stage_steps) } else { self.stages };
         let rings = patches + stages * self.stage_bytes();
         let sums = self.warps[2] * self.pixels * (self.columns + 8) * 4;
         tables + rings.max(sums)
@@ -129,6 +159,8 @@ pub(super) struct Layout {
 pub(super) struct Limits {
     pub(super) shared_bytes: u32,
     pub(super) num_multiprocessors: u32,
+    /// Whether it has matrix instructions of warpgroups.
+    pub(super) has_warpgroups: bool,
 }
 
 /// Shared memory of a multiprocessor beside that of its largest block.
@@ -213,7 +245,11 @@ impl Layout {
         if num_steps > 1 << 14 {
             return None;
         }
-        let num_patches = if tiling.is_whole { num_chunks } else { chunks.num_patches(tiling) };
+        // Warpgroups multiply whole stages: the last step, without weights, fills up.
+        let whole = if tiling.kind == Kind::Warpgroups { tiling.stage_steps } else { 1 };
+        let num_steps = num_steps.next_multiple_of(whole);
+        let num_patches =
+            if tiling.has_all_patches() { num_chunks } else { chunks.num_patches(tiling) };
         let all_patches = num_patches.checked_mul(patch_bytes)?;
         if all_patches > limits.shared_bytes {
             return None;
@@ -234,9 +270,11 @@ impl Layout {
             num_steps,
             shared_bytes,
         };
-        let allowed = match tiling.is_whole {
-            true => whole_bytes(layout.num_blocks(job).into_iter().product(), limits),
-            false => limits.shared_bytes,
+        let allowed = match tiling.kind {
+            Kind::Whole => whole_bytes(layout.num_blocks(job).into_iter().product(), limits),
+            // The barriers of its ring are beside.
+            Kind::Warpgroups => limits.shared_bytes - 16 * tiling.stages,
+            Kind::Rings => limits.shared_bytes,
         };
         (shared_bytes <= allowed).then_some(layout)
     }
@@ -248,7 +286,7 @@ impl Layout {
 
     /// The cycles that a launch takes: what a multiprocessor has to do (products or loads from the
     /// second-level cache, then sums), or how long its blocks take one after the other, whichever
-    /// is longer. The numbers are fitted to times of 130 convolutions on an H200.
+    /// is longer. The numbers are fitted to times of 140 convolutions on an H200.
     pub(super) fn num_cycles(&self, job: &Job, limits: Limits) -> f64 {
         let tiling = &TILINGS[self.index];
         let threads = tiling.threads_per_block();
@@ -256,22 +294,34 @@ impl Layout {
         let per_multiprocessor = f64::from(blocks.div_ceil(limits.num_multiprocessors));
         let by_shared =
             (limits.shared_bytes + SHARED_BYTES_BESIDE) / (self.shared_bytes + SHARED_BYTES_BESIDE);
-        let resident = f64::from(by_shared.min(1024 / threads).clamp(1, 8));
         let steps = f64::from(self.num_steps);
-        let sums = f64::from(tiling.pixels * tiling.columns * tiling.warps[2]);
-        let products = steps * f64::from(tiling.pixels * tiling.columns * 16) / 500.0;
+        let columns = f64::from(tiling.columns);
         let inputs = job.inputs.next_multiple_of(STEP_INPUTS);
         let patch = f64::from(self.patch[0] * self.patch[1] * inputs * 2);
-        let weights = steps * f64::from(tiling.columns * 32);
+        let weights = steps * columns * 32.0;
         let busy = f64::from(limits.num_multiprocessors.min(blocks));
         let loads = (patch + weights) / (2800.0 / busy).min(75.0);
-        let stages = (steps / f64::from(tiling.stage_steps)).ceil();
-        let barrier = if tiling.is_whole { 0.0 } else { 1.0 };
-        let per_stage = barrier + 11.0 * f64::from(tiling.stage_steps / tiling.warps[2]);
-        let block =
-            2270.0 + stages * per_stage + sums / 150.0 + patch / 21.0 + 1.2 * f64::from(threads);
-        let work = per_multiprocessor * (products.max(loads) + sums / 21.0);
-        let wait = (per_multiprocessor / resident).ceil() * block;
+        let products = steps * columns * f64::from(tiling.pixels * 16);
+        let (resident, block, work) = if tiling.kind == Kind::Warpgroups {
+            let by_registers = if tiling.columns <= 32 { 3 } else { 2 };
+            let block = 4900.0 + 147.0 * steps + 18.0 * columns + patch / 150.0;
+            let work = (products / 2048.0).max(1.6 * loads) + 10.0 * columns;
+            (by_shared.clamp(1, by_registers), block, work)
+        } else {
+            let sums = f64::from(tiling.pixels * tiling.warps[2]) * columns;
+            let stages = (steps / f64::from(tiling.stage_steps)).ceil();
+            let barrier = if tiling.kind == Kind::Whole { 0.0 } else { 1.0 };
+            let per_stage = barrier + 11.0 * f64::from(tiling.stage_steps / tiling.warps[2]);
+            let block = 2270.0
+                + stages * per_stage
+                + sums / 150.0
+                + patch / 21.0
+                + 1.2 * f64::from(threads);
+            let work = (products / 500.0).max(loads) + sums / 21.0;
+            (by_shared.min(1024 / threads).clamp(1, 8), block, work)
+        };
+        let work = per_multiprocessor * work;
+        let wait = (per_multiprocessor / f64::from(resident)).ceil() * block;
         work.max(wait) + 0.3 * work.min(wait)
     }
 }
@@ -306,6 +356,21 @@ fn warps_along_products(job: &Job, limits: Limits) -> u32 {
     if tiles < limits.num_multiprocessors { 4 } else { 2 }
 }
 
+/// Values of an item of the output from which warpgroups compute it: with fewer, warps along the
+/// products take less time.
+const WARPGROUP_VALUES: u64 = 500_000;
+
+/// Whether warpgroups compute a convolution, which may not depend on the number of items either.
+fn is_for_warpgroups(job: &Job, method: Method, limits: Limits) -> bool {
+    let values = [job.item_pixels, job.columns(), job.groups].into_iter().map(u64::from);
+    limits.has_warpgroups && method == Vector && values.product::<u64>() >= WARPGROUP_VALUES
+}
+
+/// Whether sums have too few steps, as an image's do, to be divided among warps.
+fn is_of_planes(job: &Job, method: Method) -> bool {
+    packed_channels(job, method) == Some(4) && job.kernel.iter().all(|&taps| taps <= 4)
+}
+
 /// The layouts that give the same sums, with the expected cycles, best first.
 pub(super) fn layouts(job: &Job, limits: Limits) -> Vec<(Layout, f64)> {
     let method = match job.right {
@@ -325,8 +390,10 @@ pub(super) fn layouts(job: &Job, limits: Limits) -> Vec<(Layout, f64)> {
         layouts.sort_by(|a, b| a.1.total_cmp(&b.1));
         layouts
     };
-    let warps = warps_along_products(job, limits);
-    let layouts = of_class(warps);
     // What fits does not depend on the number of items either.
-    if layouts.is_empty() { of_class(6 - warps) } else { layouts }
+    let warps = warps_along_products(job, limits);
+    let is_undivided = is_for_warpgroups(job, method, limits) || is_of_planes(job, method);
+    let classes = [is_undivided.then_some(1), Some(warps), Some(6 - warps)];
+    let mut layouts = classes.into_iter().flatten().map(of_class);
+    layouts.find(|layouts| !layouts.is_empty()).unwrap_or_default()
 }

@@ -110,7 +110,8 @@ impl Emitter<'_> {
     ) -> Result<()> {
         match Conv::new(parameters, geometry, epilogue, self.products()) {
             Ok(conv) => {
-                self.push(node, Kind::Conv { conv: Box::new(conv), regions: *regions });
+                let conv = Box::new(conv.with_fixed_items(self.graph.fixed_items));
+                self.push(node, Kind::Conv { conv, regions: *regions });
                 Ok(())
             }
             Err(error) => failed(node, error.message()),
