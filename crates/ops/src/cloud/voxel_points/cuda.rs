@@ -37,7 +37,7 @@ impl DeviceVoxelPoints {
     ) -> Result<Self> {
         let VoxelizeParams { max_points_per_voxel, voxel_capacity, .. } = *params;
         if max_points_per_voxel == VoxelizeParams::ALL_POINTS {
-            return argument("a limit on the points of a voxel is needed".into());
+            return argument("a limit on the points of a voxel is required".into());
         }
         let num_values =
             voxel_capacity.saturating_mul(max_points_per_voxel).saturating_mul(num_channels);

@@ -55,7 +55,7 @@ impl VoxelPoints {
         let Some(num_values) = num_values else {
             return argument(format!(
                 "{voxel_capacity} voxels of {max_points_per_voxel} points of {num_channels} \
-                 channels have no tensor: a limit on the points of a voxel is needed"
+                 channels have no tensor: a limit on the points of a voxel is required"
             ));
         };
         let mut values = Vec::new();
