@@ -113,6 +113,9 @@ typedef int32_t det_post_status;
 /** A message of another type than the one that is read of its topic. */
 #define DET_POST_ERROR_MESSAGE_TYPE 29
 
+/** A cloud fills fewer voxels than the network takes. */
+#define DET_POST_ERROR_TOO_FEW_VOXELS 30
+
 /** A pointer is null. */
 #define DET_POST_ERROR_NULL 1001
 

@@ -8,6 +8,8 @@ struct VoxelGrid {
     float min[3];
     float voxel_size[3];
     uint32_t size[3];
+    float max[3];
+    uint32_t both_ends_outside;  // 0: a point is inside where its cell is one of the grid
 
     // The linear index of a point's cell, x fastest; false outside the grid and for NaN.
     __device__ bool cell_of(const float* point, uint32_t* cell) const {
@@ -16,8 +18,12 @@ struct VoxelGrid {
 #pragma unroll
         for (uint32_t axis = 0; axis < 3; ++axis) {
             const float at = __fdiv_rn(point[axis] - min[axis], voxel_size[axis]);
-            is_inside &= at >= 0.0f && at < static_cast<float>(size[axis]);
-            index[axis] = is_inside ? static_cast<uint32_t>(at) : 0;
+            if (both_ends_outside != 0) {
+                is_inside &= point[axis] > min[axis] && point[axis] < max[axis];
+            } else {
+                is_inside &= at >= 0.0f && at < static_cast<float>(size[axis]);
+            }
+            index[axis] = is_inside ? ::min(static_cast<uint32_t>(at), size[axis] - 1) : 0;
         }
         *cell = (index[2] * size[1] + index[1]) * size[0] + index[0];
         return is_inside;

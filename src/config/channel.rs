@@ -214,7 +214,8 @@ pub(super) fn read(
         network.adapt(facts, p.problems());
         network.check(&key, facts, has_given_names, p.problems());
     }
-    if matches!(facts, Facts::Lidar(_)) && !has_encoder && !is_inline {
+    let needs_encoder = matches!(&facts, Facts::Lidar(lidar) if lidar.encoder.has_file());
+    if needs_encoder && !has_encoder && !is_inline {
         p.problems().push(&key, &head::is_for_clouds(&head, network.as_ref()));
     }
     p.set_class_names(facts.class_names());

@@ -41,12 +41,19 @@ pub(super) struct Sections<'a> {
     applying: IndexMap<String, Entries>,
     /// Names of sections of other nodes.
     others: IndexSet<String>,
+    /// Keys whose values are not read: substitutions in them need no value.
+    is_unread: fn(&str) -> bool,
 }
 
 impl<'a> Sections<'a> {
     pub(super) fn new(node: &'a NodeName, arguments: &'a Arguments, takes_plain: bool) -> Self {
         let (applying, others) = (IndexMap::new(), IndexSet::new());
-        Self { node, arguments, takes_plain, applying, others }
+        Self { node, arguments, takes_plain, applying, others, is_unread: |_| false }
+    }
+
+    /// Takes substitutions without a value in keys that are not read.
+    pub(super) fn with_unread(self, is_unread: fn(&str) -> bool) -> Self {
+        Self { is_unread, ..self }
     }
 
     /// Adds the sections of a file's text. An empty file has none.
@@ -111,7 +118,7 @@ impl<'a> Sections<'a> {
         let origin = Origin { is_shared: name.ends_with('*'), ..origin.clone() };
         let mut entries = Entries::new();
         flatten("", node, &origin, &mut entries, problems);
-        for (key, entry) in &entries {
+        for (key, entry) in entries.iter().filter(|(key, _)| !(self.is_unread)(key)) {
             self.check_replaced(key, &entry.node, &origin, problems);
         }
         self.applying.entry(name.to_owned()).or_default().extend(entries);

@@ -1,13 +1,13 @@
 //! LiDAR channels: point clouds to boxes in space.
 
 use std::mem::size_of;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k, score_kept_when};
 use super::classes::{class_filter, per_class};
 use super::declaration::Change::{Fixed, Live};
 use super::engine::{engine, model_path};
-use super::head::{CenterFacts, LidarFacts, LidarOutputs};
+use super::head::{CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, ProposalFacts};
 use super::memory::{Buffers, bytes, check_left};
 use super::nms::nms_3d;
 use super::paths::PathUse;
@@ -16,8 +16,8 @@ use super::value::Length::{OneOrMore, OneOrPerClass};
 use super::value::{above, integer, list, number, one_of, path, text};
 use super::zero_copy::zero_copy;
 use det_post_types::{
-    Candidate, CenterDecode, EncoderPrecision, EngineOptions, Nms3d, Object3d, Result,
-    ScoreThresholds, Usage,
+    Candidate, CenterDecode, EncoderPrecision, EngineOptions, Nms3d, Object3d, ProposalDecode,
+    Result, ScoreThresholds, Usage,
 };
 
 /// How a LiDAR channel is deployed.
@@ -25,7 +25,7 @@ use det_post_types::{
 pub struct LidarConfig {
     /// Name or path of the head, as given.
     pub head: String,
-    /// The encoder.
+    /// The encoder; empty for a head without one.
     pub encoder_path: PathBuf,
     /// The options of a sparse encoder; without effect on a pillar encoder.
     pub sparse_encoder: SparseEncoderConfig,
@@ -84,13 +84,10 @@ impl LidarConfig {
     pub(super) fn read(p: &mut Reader<'_>, head: String, facts: LidarFacts) -> Self {
         Self {
             head,
-            encoder_path: p
-                .required(
-                    "encoder_path",
-                    path(PathUse::Read),
-                    "Path of the encoder: an ONNX file, for voxels NVIDIA's scn file or Autoware's.",
-                )
-                .into(),
+            encoder_path: match facts.encoder.has_file() {
+                true => encoder_path(p),
+                false => PathBuf::new(),
+            },
             sparse_encoder: match facts.encoder.is_sparse() {
                 true => SparseEncoderConfig::read(p),
                 false => SparseEncoderConfig::default(),
@@ -116,16 +113,7 @@ impl LidarConfig {
                 2_000_000,
                 "Most points of a frame, all sweeps together. More are dropped and counted.",
             ),
-            voxel_capacity: p
-                .optional(
-                    "voxel_capacity",
-                    Fixed,
-                    integer(1..=1 << 20),
-                    "the head's `voxel_capacity`",
-                    "Capacity of voxels (or pillars) in a frame. Voxels beyond it are dropped, the latest points \
-                     first, and counted.",
-                )
-                .unwrap_or(facts.voxel_capacity),
+            voxel_capacity: voxel_capacity(p, &facts),
             candidate_capacity: candidate_capacity(p),
             pre_nms_top_k: pre_nms_top_k(p),
             max_detections: max_detections(p, 500),
@@ -154,6 +142,13 @@ impl LidarConfig {
             },
             facts,
         }
+    }
+
+    /// The files of the networks with their names in diagnostics: the encoder, if any, then the
+    /// network.
+    pub fn model_paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let encoder = self.facts.encoder.has_file().then_some(("encoder", &*self.encoder_path));
+        encoder.into_iter().chain([("model", &*self.model_path)])
     }
 
     /// Checks that the capacities fit into what a limit of the address space leaves, once the
@@ -225,6 +220,51 @@ impl LidarConfig {
             has_variance: center.has_variance,
         }
     }
+
+    /// The settings of `ops::decode_proposals` for a head of this channel.
+    pub fn proposal_decode(&self, proposals: &ProposalFacts) -> ProposalDecode {
+        let grid = &self.facts.grid;
+        let [size_x, size_y, _] = grid.voxel_size_m();
+        let [min_x, min_y, _] = grid.range().min;
+        let factor = proposals.downsample_factor as f32;
+        ProposalDecode {
+            layout: proposals.layout,
+            origin_m: [min_x, min_y],
+            cell_size_m: [size_x * factor, size_y * factor],
+            score_thresholds: self.score_thresholds.clone(),
+            yaw_norm_thresholds: self.yaw_norm_thresholds.clone(),
+        }
+    }
+}
+
+fn voxel_capacity(p: &mut Reader<'_>, facts: &LidarFacts) -> usize {
+    const KEY: &str = "voxel_capacity";
+    let capacity = p
+        .optional(
+            KEY,
+            Fixed,
+            integer(1..=1 << 20),
+            "the head's `voxel_capacity`",
+            "Capacity of voxels (or pillars) in a frame. Voxels beyond it are dropped, the latest points \
+             first, and counted.",
+        )
+        .unwrap_or(facts.voxel_capacity);
+    if let EncoderFacts::None(points) = &facts.encoder
+        && capacity < points.min_voxels
+    {
+        let allowed = format!("{} and more, the head's `min_voxels`", points.min_voxels);
+        p.refuse(KEY, capacity, &allowed);
+    }
+    capacity
+}
+
+fn encoder_path(p: &mut Reader<'_>) -> PathBuf {
+    p.required(
+        "encoder_path",
+        path(PathUse::Read),
+        "Path of the encoder: an ONNX file, for voxels NVIDIA's scn file or Autoware's.",
+    )
+    .into()
 }
 
 const PRECISIONS: &[(&str, EncoderPrecision)] = &[

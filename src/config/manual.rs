@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::channel::Kind;
 use super::declaration::{Declaration, DefaultValue, plain};
-use super::head::{self, HeadKind, OutputKind, ViewKind};
+use super::head::{self, EncoderKind, HeadKind, OutputKind, ViewKind};
 use super::node;
 
 /// A table: its name, and which of the kinds it is for. A row is in the table of exactly the
@@ -24,6 +24,10 @@ fn channel_tables(kinds: &[Kind]) -> Vec<Table> {
         table("lidar and surround channels", &|kind| kind != Kind::Camera),
         table("camera channels", &|kind| kind == Kind::Camera),
         table("lidar channels", &is_lidar),
+        table(
+            "lidar channels, pillars and voxels",
+            &|kind| matches!(kind, Kind::Lidar(encoder) if encoder != EncoderKind::None),
+        ),
         table("surround channels", &is_surround),
         table("surround channels, detr3d and sparse4d", &|kind| {
             matches!(kind, Kind::Surround(ViewKind::Views(_)))

@@ -57,8 +57,9 @@ pub use camera::CameraConfig;
 pub use channel::{ChannelConfig, ChannelKind, Past};
 pub use files::RosSource;
 pub use head::{
-    AnchorFacts, CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, PillarFacts, SurroundFacts,
-    SurroundKind, ViewFacts, VoxelFacts, YoloFacts, describe_file, fitting_heads,
+    AnchorFacts, CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, PillarFacts, ProposalFacts,
+    SurroundFacts, SurroundKind, ViewFacts, VoxelFacts, VoxelPointFacts, YoloFacts, describe_file,
+    fitting_heads,
 };
 pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy};
 pub use lidar::{DensificationConfig, LidarConfig, SparseEncoderConfig};
@@ -157,7 +158,8 @@ impl Config {
         let Source { text, files, arguments, like, .. } = source;
         let mut problems = Problems::default();
         let arguments = arguments_of(arguments, &mut problems);
-        let mut sections = Sections::new(node, &arguments, like.is_some());
+        let mut sections =
+            Sections::new(node, &arguments, like.is_some()).with_unread(self::like::has_no_effect);
         if let Some(text) = text {
             sections.add_file(text, &Origin::own("the text"), &mut problems);
         }
@@ -205,7 +207,7 @@ impl Config {
             let node = renamed(&NodeName::new(namespace, name)?)?;
             let mut problems = Problems::default();
             let arguments = arguments_of(&source.arguments, &mut problems);
-            let sections = Sections::new(&node, &arguments, true);
+            let sections = Sections::new(&node, &arguments, true).with_unread(like::has_no_effect);
             let given = read_all(sections, source, &mut problems)?;
             match like::recognize(&given) {
                 Some(found) if found.package().is_none() => {
@@ -241,7 +243,7 @@ impl Config {
     pub fn parse(text: &str) -> Result<Self> {
         let node = NodeName::new("", NODE_NAME)?;
         let (arguments, mut problems) = (Arguments::new(), Problems::default());
-        let mut sections = Sections::new(&node, &arguments, false);
+        let mut sections = Sections::new(&node, &arguments, false).with_unread(like::has_no_effect);
         sections.add_file(text, &Origin::own("the text"), &mut problems);
         let entries = sections.into_entries(&mut problems);
         Self::from_entries(&node, entries, problems)

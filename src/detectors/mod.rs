@@ -12,6 +12,7 @@
 //! | [`image2d`] | one list of tensors | decode, select, suppress, gather |
 //! | [`pillars`] | one cloud | unpack, densify, voxelize, pillar features, encode, scatter, infer, decode, select, suppress, gather |
 //! | [`voxels`] | one cloud | unpack, densify, voxelize, voxel mean, encode, infer, decode, select, suppress, gather |
+//! | [`proposals`] | one cloud | unpack, densify, voxelize, infer, decode, select, suppress, gather |
 //! | [`surround`] | images of all cameras | decompress, letterbox, infer, encode, decode, select, suppress, gather |
 //!
 //! Each family has a `cpu` and a `cuda` file with the same stages in the same order. A
@@ -28,6 +29,7 @@ pub(crate) mod in_flight;
 pub mod lidar;
 pub mod pillars;
 mod postprocess_3d;
+pub mod proposals;
 #[cfg(feature = "cuda")]
 mod shared_jpeg;
 #[cfg(feature = "cuda")]
@@ -263,6 +265,7 @@ fn open_networks(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn
         ChannelKind::Lidar(lidar) => match &lidar.facts.encoder {
             EncoderFacts::Pillars(_) => pillars::open(lidar, &device),
             EncoderFacts::Voxels(_) => voxels::open(lidar, &device),
+            EncoderFacts::None(_) => proposals::open(lidar, &device),
         },
         ChannelKind::Surround(surround) => surround::open(surround, config.inputs.len(), &device),
     }

@@ -324,10 +324,9 @@ fn models(kind: &ChannelKind) -> Vec<(&'static str, String)> {
         ChannelKind::Camera(camera) => {
             camera.model_paths().map(|(key, path)| (key, path.display().to_string())).collect()
         }
-        ChannelKind::Lidar(lidar) => vec![
-            ("encoder", lidar.encoder_path.display().to_string()),
-            ("model", lidar.model_path.display().to_string()),
-        ],
+        ChannelKind::Lidar(lidar) => {
+            lidar.model_paths().map(|(key, path)| (key, path.display().to_string())).collect()
+        }
         ChannelKind::Surround(surround) => {
             surround.model_paths().map(|(key, path)| (key, path.display().to_string())).collect()
         }

@@ -358,7 +358,8 @@ fn model_of(kind: &ChannelKind) -> String {
             None => "no network".to_owned(),
         },
         ChannelKind::Lidar(lidar) => {
-            format!("{} and {}", lidar.encoder_path.display(), lidar.model_path.display())
+            let paths = lidar.model_paths().map(|(_, path)| path.display().to_string());
+            paths.collect::<Vec<_>>().join(" and ")
         }
         ChannelKind::Surround(surround) => {
             let paths = surround.model_paths().map(|(_, path)| path.display().to_string());

@@ -20,21 +20,21 @@ use crate::common::shared_data::shared_data;
 use crate::common::tables::assert_tables;
 
 /// The value below a dotted key of a channel's parameters.
-fn at<'v>(parameters: &'v Value, key: &str) -> &'v Value {
+pub(super) fn at<'v>(parameters: &'v Value, key: &str) -> &'v Value {
     key.split('.').fold(parameters, |value, part| &value[part])
 }
 
 /// A number, or the one number of a list.
-fn one(value: &Value) -> Value {
+pub(super) fn one(value: &Value) -> Value {
     value.as_array().map_or(value, |items| &items[0]).clone()
 }
 
-fn list_or_empty(value: &Value) -> Value {
+pub(super) fn list_or_empty(value: &Value) -> Value {
     if value.is_null() { json!([]) } else { value.clone() }
 }
 
 /// The parameters of the one channel.
-fn parameters_of(config: &Config) -> Value {
+pub(super) fn parameters_of(config: &Config) -> Value {
     let channel = &config.channels[0];
     let file: Value = serde_yaml::from_str(&channel.to_yaml()).unwrap();
     file["/**"]["ros__parameters"][&channel.name].clone()
@@ -138,13 +138,13 @@ fn effective(case: &Case) -> Value {
 }
 
 /// The labels of the classes.
-fn labels_of(config: &Config) -> Vec<u8> {
+pub(super) fn labels_of(config: &Config) -> Vec<u8> {
     let labels = &config.channels[0].publish.format.objects.labels;
     labels.iter().map(|label| label.unwrap().0).collect()
 }
 
 /// The second suppression.
-fn iou_nms(stages: &[Nms3d], p: &Value) -> Value {
+pub(super) fn iou_nms(stages: &[Nms3d], p: &Value) -> Value {
     match stages {
         [Nms3d::Circle(_)] => Value::Null,
         [Nms3d::Circle(_), Nms3d::BevFast(bev)] => {
@@ -169,7 +169,7 @@ fn iou_nms(stages: &[Nms3d], p: &Value) -> Value {
 }
 
 /// `CAR TRUCK 12.1 36.0` as a list.
-fn remap(rules: &Value) -> Value {
+pub(super) fn remap(rules: &Value) -> Value {
     let rule = |text: &Value| {
         let words: Vec<&str> = text.as_str().unwrap().split(' ').collect();
         let [least, most]: [f64; 2] = [words[2], words[3]].map(|word| word.parse().unwrap());
@@ -311,12 +311,7 @@ fn without_the_flag_the_package_is_named() {
 fn networks_that_are_not_built_are_named() {
     let Some(data) = shared_data() else { return };
     for (files, name) in [
-        (
-            &["later/transfusion.param.yaml", "later/transfusion_ml_package.param.yaml"][..],
-            "autoware_lidar_transfusion",
-        ),
-        (&["later/bevfusion_lidar.param.yaml"], "autoware_bevfusion"),
-        (&["later/tensorrt_stream_petr.param.yaml"], "autoware_camera_streampetr"),
+        (&["later/tensorrt_stream_petr.param.yaml"][..], "autoware_camera_streampetr"),
         (&["isaac/detectnet_params.yaml"], "isaac_ros_detectnet"),
     ] {
         for like in [Package::LidarCenterpoint, Package::TensorrtYolox] {
@@ -342,7 +337,7 @@ fn flat(more: &str) -> String {
     format!("/**:\n  ros__parameters:\n    {facts}    {more}\n")
 }
 
-fn load_text(text: &str, like: Package, overrides: &[&str]) -> det_post::Result<Config> {
+pub(super) fn load_text(text: &str, like: Package, overrides: &[&str]) -> det_post::Result<Config> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
     let source = Source {

@@ -16,6 +16,7 @@ mod config;
 mod docs_commands;
 mod dropin;
 mod dropin_cameras;
+mod dropin_proposals;
 mod eval;
 mod eval_parts;
 mod eval_peers;

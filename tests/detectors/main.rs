@@ -29,6 +29,8 @@ mod final_rows;
 #[cfg(feature = "cuda")]
 mod lidar_pipeline;
 #[cfg(feature = "cuda")]
+mod proposals_pipeline;
+#[cfg(feature = "cuda")]
 mod rotated_pipeline;
 #[cfg(feature = "cuda")]
 mod slot;

@@ -21,6 +21,7 @@ mod observed;
 mod other_stacks;
 mod outputs;
 mod process;
+mod proposals;
 mod services;
 mod several_inputs;
 mod surround;

@@ -20,6 +20,7 @@ use rten_tensor::prelude::*;
 
 use super::conformance::{self, WAY_OUT};
 use super::engine::place_of;
+use super::onnx::metadata_entries;
 use super::{Engine, check_file, check_inputs, target_sizes};
 use det_post_types::{
     Dim, ElementType, Error, ErrorKind, Result, TensorSpec, TensorValues, TensorView,
@@ -61,7 +62,7 @@ impl RtenEngine {
                 ),
             ));
         }
-        let outputs = specs(&model, model.output_ids());
+        let outputs = named(path, specs(&model, model.output_ids()));
         let pool = threads.map(|num| Arc::new(ThreadPool::with_num_threads(num.max(1))));
         let options = RunOptions::default().with_thread_pool(pool);
         let is_used = vec![true; outputs.len()];
@@ -218,6 +219,21 @@ fn failed(message: impl Into<String>) -> Error {
 
 fn specs(model: &Model, ids: &[NodeId]) -> Vec<TensorSpec> {
     ids.iter().map(|&id| spec(model, id)).collect()
+}
+
+/// The outputs with the names of the file, where rten has lost them: of constants.
+fn named(path: &Path, mut outputs: Vec<TensorSpec>) -> Vec<TensorSpec> {
+    if outputs.iter().any(|output| output.name.is_empty())
+        && let Ok(entries) = metadata_entries(path)
+        && entries.outputs.len() == outputs.len()
+    {
+        for (output, of_file) in outputs.iter_mut().zip(entries.outputs) {
+            if output.name.is_empty() {
+                output.name = of_file.name;
+            }
+        }
+    }
+    outputs
 }
 
 fn spec(model: &Model, id: NodeId) -> TensorSpec {

@@ -90,6 +90,8 @@ named! {
         UnsupportedDistortion => "unsupported_distortion",
         /// A message of another type than the one that is read of its topic.
         MessageType => "another_type",
+        /// A cloud fills fewer voxels than the network takes.
+        TooFewVoxels => "too_few_voxels",
     }
     /// The stable short name under which dropped frames are counted in
     /// `report.json`.

@@ -24,17 +24,30 @@ impl PointRange {
     }
 }
 
+/// Which points are inside a [`Grid`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RangeEnds {
+    /// Those whose cell is one of the grid: the low end of the range is inside, the high end is
+    /// not (spconv, mmcv).
+    #[default]
+    LowInside,
+    /// Those between the ends, neither of which is inside; a cell beyond the grid is the last one
+    /// (TransFusion as Autoware runs it).
+    BothOutside,
+}
+
 /// A regular grid of voxels over a [`PointRange`], x fastest.
 ///
 /// Index of a point along an axis: `floor((p - min) / voxel_size)` in f32, and where that
-/// is a cell of the grid the point is inside. The division is a true one: multiplication by
-/// the reciprocal moves points at the borders of cells (105127 instead of 105086 voxels
-/// on one nuScenes scan).
+/// is a cell of the grid the point is inside; [`RangeEnds`] has the other rule. The division is a
+/// true one: multiplication by the reciprocal moves points at the borders of cells (105127 instead
+/// of 105086 voxels on one nuScenes scan).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grid {
     range: PointRange,
     voxel_size_m: [f32; 3],
     grid_size: [u32; 3],
+    ends: RangeEnds,
 }
 
 impl Grid {
@@ -47,11 +60,34 @@ impl Grid {
     /// `Argument` when the range is empty or not finite, a voxel size is not
     /// positive, or an axis has no cell or more than [`Grid::MAX_AXIS`].
     pub fn new(range: PointRange, voxel_size_m: [f32; 3]) -> Result<Self> {
+        let rounded = |[min, max, size]: [f32; 3]| {
+            ((f64::from(max) - f64::from(min)) / f64::from(size)).round()
+        };
+        Self::of(range, voxel_size_m, RangeEnds::LowInside, rounded)
+    }
+
+    /// A grid of `trunc((max - min) / voxel_size)` cells along each axis, computed in f32, as
+    /// Autoware's TransFusion and BEVFusion have it.
+    ///
+    /// # Errors
+    /// As of [`Grid::new`].
+    pub fn truncated(range: PointRange, voxel_size_m: [f32; 3], ends: RangeEnds) -> Result<Self> {
+        let truncated = |[min, max, size]: [f32; 3]| f64::from(((max - min) / size).trunc());
+        Self::of(range, voxel_size_m, ends, truncated)
+    }
+
+    /// `num_cells` of minimum, maximum and voxel size.
+    fn of(
+        range: PointRange,
+        voxel_size_m: [f32; 3],
+        ends: RangeEnds,
+        num_cells: impl Fn([f32; 3]) -> f64,
+    ) -> Result<Self> {
         let mut grid_size = [0; 3];
         for axis in 0..3 {
             let (min, max, size) = (range.min[axis], range.max[axis], voxel_size_m[axis]);
             let name = ["x", "y", "z"][axis];
-            let cells = ((f64::from(max) - f64::from(min)) / f64::from(size)).round();
+            let cells = num_cells([min, max, size]);
             if !(min.is_finite() && max > min && size > 0.0 && cells >= 1.0)
                 || cells > f64::from(Self::MAX_AXIS)
             {
@@ -67,12 +103,17 @@ impl Grid {
             }
             grid_size[axis] = cells as u32;
         }
-        Ok(Self { range, voxel_size_m, grid_size })
+        Ok(Self { range, voxel_size_m, grid_size, ends })
     }
 
     /// The crop box.
     pub fn range(&self) -> PointRange {
         self.range
+    }
+
+    /// Which points are inside.
+    pub fn ends(&self) -> RangeEnds {
+        self.ends
     }
 
     /// Edge lengths of a voxel along x, y, z.
@@ -97,6 +138,13 @@ impl Grid {
         let mut voxel = [0; 3];
         for axis in 0..3 {
             let cell = (point[axis] - self.range.min[axis]) / self.voxel_size_m[axis];
+            if self.ends == RangeEnds::BothOutside {
+                if !(point[axis] > self.range.min[axis] && point[axis] < self.range.max[axis]) {
+                    return None;
+                }
+                voxel[axis] = (cell as u32).min(self.grid_size[axis] - 1);
+                continue;
+            }
             // NaN fails this comparison. What passes is not negative, so that truncation
             // is the floor.
             if !(cell >= 0.0 && cell < self.grid_size[axis] as f32) {
@@ -149,6 +197,35 @@ mod tests {
         for outside in [[2.0, 0.0, 1.0], [-2.01, 0.0, 1.0], [0.0, f32::NAN, 1.0], [0.0, 0.0, 3.0]] {
             assert_eq!(grid.voxel_of(outside), None, "{outside:?}");
         }
+    }
+
+    #[test]
+    fn both_ends_are_outside_and_the_last_cell_takes_the_rest() {
+        let range = PointRange { min: [-1.0, 0.0, 0.0], max: [1.0, 1.1, 3.0] };
+        let ends = RangeEnds::BothOutside;
+        let grid = Grid::truncated(range, [0.5, 0.4, 3.0], ends).unwrap();
+        assert_eq!((grid.grid_size(), grid.ends()), ([4, 2, 1], ends));
+        let half = 0.5_f32;
+        for (point, voxel) in [
+            ([-1.0, half, 1.0], None),
+            ([(-1.0_f32).next_up(), half, 1.0], Some([0, 1, 0])),
+            ([1.0, half, 1.0], None),
+            ([1.0_f32.next_down(), half, 1.0], Some([3, 1, 0])),
+            ([0.0, 1.0, 1.0], Some([2, 1, 0])), // beyond the two cells
+            ([0.0, 1.1, 1.0], None),
+            ([f32::NAN, half, 1.0], None),
+            ([0.0, half, 0.0], None),
+            ([0.0, half, f32::INFINITY], None),
+        ] {
+            assert_eq!(grid.voxel_of(point), voxel, "{point:?}");
+        }
+        // 2.2 / 0.4 is 5.5: rounded 6, truncated 5.
+        let range = PointRange { max: [1.2, 1.1, 3.0], ..range };
+        assert_eq!(Grid::new(range, [0.4, 0.5, 3.0]).unwrap().grid_size(), [6, 2, 1]);
+        let grid = Grid::truncated(range, [0.4, 0.5, 3.0], RangeEnds::LowInside).unwrap();
+        assert_eq!(grid.grid_size(), [5, 2, 1]);
+        assert_eq!(grid.voxel_of([-1.0, 0.0, 0.0]), Some([0, 0, 0]));
+        assert_eq!(grid.voxel_of([1.1, 0.0, 0.0]), None);
     }
 
     #[test]

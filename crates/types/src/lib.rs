@@ -53,6 +53,7 @@ mod mask;
 mod nms;
 mod outline;
 mod point_channel;
+mod proposal;
 mod received_tensors;
 mod report;
 mod rle;
@@ -61,6 +62,7 @@ mod tensor;
 pub mod text;
 mod truth;
 mod view_decoder;
+mod voxel_coordinates;
 mod yolo;
 mod yolo_kind;
 
@@ -79,7 +81,7 @@ pub use device_bytes::DeviceBytes;
 pub use engine::{EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions, Provider};
 pub use error::{Error, ErrorKind, Result};
 pub use failure::{FailurePolicy, Fallback};
-pub use grid::{Grid, PointRange};
+pub use grid::{Grid, PointRange, RangeEnds};
 pub use header::{Header, Stamp};
 pub use image::{Encoding, ImageView, JpegDevice, JpegOptions, Size};
 pub use image_payload::ImagePayload;
@@ -88,6 +90,7 @@ pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement, 
 pub use mask::{Mask, MaskParams, MaskRule, MaskWindow, Masks};
 pub use nms::*;
 pub use point_channel::{ChannelTransform, PointChannel};
+pub use proposal::{ProposalDecode, ProposalLayout};
 pub use received_tensors::{
     MAX_RANK, MAX_TENSORS, OwnedTensor, ReceivedTensors, Span, TensorEntries, TensorEntry,
     TensorType,
@@ -101,5 +104,6 @@ pub use view_decoder::{
     AttentionResidual, CachedYaw, Detr3d, MapLayout, Motion, QueryBox, QueryDecode, Sparse4d,
     ViewDecoder, ViewPrecision,
 };
+pub use voxel_coordinates::VoxelCoordinates;
 pub use yolo::{AnchorLevel, DetrBoxes, DetrClasses, FinalRows, YoloLayout, YoloOutput};
 pub use yolo_kind::{YoloKind, YoloOptions};

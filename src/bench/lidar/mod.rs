@@ -2,6 +2,7 @@
 
 #[cfg(feature = "cuda")]
 mod cuda;
+mod proposals;
 
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
@@ -39,6 +40,7 @@ const SCATTER: &str = "scatter 32x480x480";
 const DECODE: &str = "decode_center 5x480x480";
 
 pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
+    proposals::cases(bench, device)?;
     match device {
         Device::Cpu => {
             clouds(bench)?;

@@ -2,8 +2,9 @@
 
 use crate::config::declaration::Change::Fixed;
 use crate::config::reader::{Reader, described};
-use crate::config::value::{flag, one_of, text};
-use det_post_types::{ChannelTransform, Grid};
+use crate::config::value::Length::Exactly;
+use crate::config::value::{flag, integer, list, one_of, text};
+use det_post_types::{ChannelTransform, Grid, PointRange, RangeEnds, Result, VoxelCoordinates};
 
 /// The maximum number of pillars of a grid, which bounds the memory of a map.
 const MAX_PILLARS: u64 = 1 << 24;
@@ -18,6 +19,8 @@ pub enum EncoderFacts {
     Pillars(PillarFacts),
     /// Sparse convolutions over the means of voxels (`detectors::voxels`).
     Voxels(VoxelFacts),
+    /// None: the network takes the points of voxels (`detectors::proposals`).
+    None(VoxelPointFacts),
 }
 
 /// Facts of a pillar encoder.
@@ -38,16 +41,37 @@ pub struct VoxelFacts {
     pub intensity_transform: ChannelTransform,
 }
 
+/// Facts of a network that takes the points of voxels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VoxelPointFacts {
+    /// Names of its inputs: points, numbers of points, coordinates. Empty: by position in this
+    /// order.
+    pub input_names: Vec<String>,
+    /// How it takes the cells of voxels.
+    pub coordinates: VoxelCoordinates,
+    /// The fewest voxels that it takes; a frame with fewer is dropped.
+    pub min_voxels: usize,
+}
+
 /// The kinds of [`EncoderFacts`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum EncoderKind {
     Pillars,
     Voxels,
+    None,
 }
 
 /// The kinds by their names in head files.
-pub(in crate::config) const KINDS: &[(&str, EncoderKind)] =
-    &[("pillars", EncoderKind::Pillars), ("voxels", EncoderKind::Voxels)];
+pub(in crate::config) const KINDS: &[(&str, EncoderKind)] = &[
+    ("pillars", EncoderKind::Pillars),
+    ("voxels", EncoderKind::Voxels),
+    ("none", EncoderKind::None),
+];
+
+const COORDINATES: &[(&str, VoxelCoordinates)] =
+    &[("zyx", VoxelCoordinates::Zyx), ("batch_zyx", VoxelCoordinates::BatchZyx)];
+const RANGE_ENDS: &[(&str, RangeEnds)] =
+    &[("low_inside", RangeEnds::LowInside), ("both_outside", RangeEnds::BothOutside)];
 
 const TRANSFORMS: &[(&str, ChannelTransform)] =
     &[("none", ChannelTransform::Identity), ("tanh", ChannelTransform::Tanh)];
@@ -58,14 +82,42 @@ impl EncoderKind {
         match self {
             Self::Pillars => "centerpoint_autoware",
             Self::Voxels => "centerpoint_voxel_nuscenes_0075",
+            Self::None => "transfusion_autoware",
         }
     }
 
     /// Whether voxels may have any number of points.
     pub(super) fn may_be_unlimited(self) -> bool {
         match self {
-            Self::Pillars => false,
+            Self::Pillars | Self::None => false,
             Self::Voxels => true,
+        }
+    }
+
+    /// The name in head files.
+    pub(super) fn name(self) -> &'static str {
+        KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+
+    /// The grid of a range and a voxel size, whose cells are counted as the networks of the kind
+    /// have it.
+    pub(super) fn grid(
+        self,
+        range: PointRange,
+        voxel_size_m: [f32; 3],
+        ends: RangeEnds,
+    ) -> Result<Grid> {
+        match self {
+            Self::Pillars | Self::Voxels => Grid::new(range, voxel_size_m),
+            Self::None => Grid::truncated(range, voxel_size_m, ends),
+        }
+    }
+
+    /// Which points are inside the range, where heads of the kind say so.
+    pub(super) fn range_ends(self, p: &mut Reader<'_>) -> RangeEnds {
+        match self {
+            Self::Pillars | Self::Voxels => RangeEnds::default(),
+            Self::None => range_ends(p),
         }
     }
 
@@ -73,13 +125,15 @@ impl EncoderKind {
     ///
     /// # Errors
     /// What is allowed in place of this grid.
-    pub(super) fn check_grid(self, grid: &Grid) -> Result<(), String> {
+    pub(super) fn check_grid(self, grid: &Grid) -> std::result::Result<(), String> {
         let (fits, allowed) = match self {
             Self::Pillars => (
                 grid.grid_size()[2] == 1 && grid.num_cells() <= MAX_PILLARS,
                 format!("one cell along z and {MAX_PILLARS} in all, or `encoder: voxels`"),
             ),
-            Self::Voxels => (grid.num_cells() <= MAX_VOXELS, format!("{MAX_VOXELS} cells")),
+            Self::Voxels | Self::None => {
+                (grid.num_cells() <= MAX_VOXELS, format!("{MAX_VOXELS} cells"))
+            }
         };
         if fits { Ok(()) } else { Err(allowed) }
     }
@@ -90,8 +144,8 @@ impl EncoderKind {
             "encoder",
             one_of(KINDS),
             "pillars",
-            "Encoder of points: a network on the points of each pillar, or sparse convolutions over \
-             voxels.",
+            "Encoder of points: a network on the points of each pillar, sparse convolutions over voxels, or \
+             none: the network takes points.",
         )
     }
 }
@@ -105,14 +159,14 @@ impl EncoderFacts {
             Self::Pillars(pillars) => {
                 num_point_channels + 3 + if pillars.center_offset_z { 3 } else { 2 }
             }
-            Self::Voxels(_) => num_point_channels,
+            Self::Voxels(_) | Self::None(_) => num_point_channels,
         }
     }
 
-    /// Whether the encoder takes the points of each voxel, not their mean.
+    /// Whether the encoder, or the network, takes the points of each voxel, not their mean.
     pub(in crate::config) fn has_point_rows(&self) -> bool {
         match self {
-            Self::Pillars(_) => true,
+            Self::Pillars(_) | Self::None(_) => true,
             Self::Voxels(_) => false,
         }
     }
@@ -120,9 +174,14 @@ impl EncoderFacts {
     /// Whether channels have the options of a sparse encoder.
     pub(in crate::config) fn is_sparse(&self) -> bool {
         match self {
-            Self::Pillars(_) => false,
+            Self::Pillars(_) | Self::None(_) => false,
             Self::Voxels(_) => true,
         }
+    }
+
+    /// Whether there is an encoder before the network, with a file of its own.
+    pub fn has_file(&self) -> bool {
+        !matches!(self, Self::None(_))
     }
 
     /// `None` for a kind that is not known.
@@ -130,6 +189,7 @@ impl EncoderFacts {
         match kind {
             Some(EncoderKind::Pillars) => Some(Self::Pillars(PillarFacts::read(p))),
             Some(EncoderKind::Voxels) => Some(Self::Voxels(VoxelFacts::read(p))),
+            Some(EncoderKind::None) => Some(Self::None(VoxelPointFacts::read(p))),
             None => {
                 p.accept_keys_of(|| {
                     described(|p| {
@@ -184,7 +244,40 @@ impl VoxelFacts {
     }
 }
 
-/// The kinds as head files name them.
-pub(super) fn kind_names() -> Vec<&'static str> {
-    KINDS.iter().map(|(name, _)| *name).collect()
+impl VoxelPointFacts {
+    fn read(p: &mut Reader<'_>) -> Self {
+        Self {
+            input_names: p
+                .optional(
+                    "input_names",
+                    Fixed,
+                    list(text(), Exactly(3)),
+                    "by position",
+                    "Inputs: points of voxels, their numbers, coordinates.",
+                )
+                .unwrap_or_default(),
+            coordinates: p.required(
+                "coordinates",
+                one_of(COORDINATES),
+                "Columns of coordinates; `batch_zyx` begins with 0.",
+            ),
+            min_voxels: p.value(
+                "min_voxels",
+                Fixed,
+                integer(1..=1 << 20),
+                1,
+                "Frames with fewer voxels are dropped and counted.",
+            ),
+        }
+    }
+}
+
+fn range_ends(p: &mut Reader<'_>) -> RangeEnds {
+    p.value(
+        "range_ends",
+        Fixed,
+        one_of(RANGE_ENDS),
+        "low_inside",
+        "Whether points on the low end of `point_range_m` are inside.",
+    )
 }

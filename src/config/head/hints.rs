@@ -29,6 +29,8 @@ const FAMILIES: &[(&str, &str)] = &[
     ("pointpillars", "pointpillars_kitti"),
     ("second", "second_kitti"),
     ("streampetr", "streampetr_autoware"),
+    ("transfusion", "transfusion_autoware"),
+    ("bevfusion", "bevfusion_autoware"),
 ];
 
 /// The head of the family that a name is of: `yolo11n` is one of ultralytics' since YOLOv8.

@@ -3,22 +3,46 @@
 use super::anchor::AnchorFacts;
 use super::center::CenterFacts;
 use super::encoder::{EncoderFacts, EncoderKind};
+use super::proposal::ProposalFacts;
 use crate::config::declaration::Change::Fixed;
 use crate::config::reader::{Reader, described};
 use crate::config::value::Length::{Exactly, OneOrMore};
 use crate::config::value::{above, integer, list, number, one_of, text};
-use det_post_types::{Grid, PointChannel, PointRange};
+use det_post_types::{Grid, PointChannel, PointRange, ProposalLayout};
 
 /// The kinds of [`LidarOutputs`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum OutputKind {
     Center,
     Anchor,
+    Proposals(ProposalLayout),
 }
 
 /// The kinds by their names in head files.
-pub(in crate::config) const KINDS: &[(&str, OutputKind)] =
-    &[("center", OutputKind::Center), ("anchor", OutputKind::Anchor)];
+pub(in crate::config) const KINDS: &[(&str, OutputKind)] = &[
+    ("center", OutputKind::Center),
+    ("anchor", OutputKind::Anchor),
+    ("transfusion", OutputKind::Proposals(ProposalLayout::TransFusion)),
+    ("bevfusion", OutputKind::Proposals(ProposalLayout::BevFusion)),
+];
+
+impl OutputKind {
+    /// Whether the network gives proposals, and takes the points of voxels.
+    pub(in crate::config) fn is_proposals(self) -> bool {
+        matches!(self, Self::Proposals(_))
+    }
+
+    /// Whether its networks are behind an encoder of this kind.
+    pub(super) fn is_behind(self, encoder: EncoderKind) -> bool {
+        (encoder == EncoderKind::None) == self.is_proposals()
+    }
+
+    /// The kinds behind an encoder, in words.
+    fn names_behind(encoder: EncoderKind) -> String {
+        let of = KINDS.iter().filter(|(_, kind)| kind.is_behind(encoder));
+        of.map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
+    }
+}
 
 /// Inputs and outputs of a LiDAR network and of the encoder before it.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +74,8 @@ pub enum LidarOutputs {
     Center(CenterFacts),
     /// Scores, boxes and directions per anchor (PointPillars).
     Anchor(AnchorFacts),
+    /// Boxes of proposals (TransFusion, BEVFusion).
+    Proposals(ProposalFacts),
 }
 
 impl LidarFacts {
@@ -80,6 +106,14 @@ impl LidarFacts {
     pub(super) fn read(p: &mut Reader<'_>, class_names: Vec<String>) -> Option<Self> {
         let outputs = output_kind(p);
         let encoder = EncoderKind::read(p);
+        if let (Some(encoder), Some(kind)) = (encoder, outputs)
+            && !kind.is_behind(encoder)
+        {
+            let name = KINDS.iter().find(|(_, of)| *of == kind).map_or("", |(name, _)| name);
+            let allowed = OutputKind::names_behind(encoder);
+            let allowed = format!("{allowed} with `encoder: {}`", encoder.name());
+            p.conflict(&["kind", "encoder"], format!("{name:?}"), &allowed);
+        }
         Self::of_kind(p, class_names, encoder, outputs)
     }
 
@@ -105,13 +139,7 @@ impl LidarFacts {
             1.0,
             "Factor on the intensity of a message.",
         );
-        let model_input = p.optional(
-            "model_input",
-            Fixed,
-            text(),
-            "the first input",
-            "Name of the network's input.",
-        );
+        let model_input = model_input(p, encoder_kind);
         let encoder = EncoderFacts::read(p, encoder_kind);
         let outputs = outputs(p, output_kind, &class_names);
         Some(Self {
@@ -139,7 +167,7 @@ fn output_kind(p: &mut Reader<'_>) -> Option<OutputKind> {
     p.required_or_none(
         "kind",
         one_of(KINDS),
-        "Meaning of the outputs: CenterPoint's or PointPillars'.",
+        "Network whose outputs these are: CenterPoint, PointPillars, TransFusion, BEVFusion.",
     )
 }
 
@@ -152,6 +180,9 @@ fn outputs(
     match kind {
         Some(OutputKind::Center) => Some(LidarOutputs::Center(CenterFacts::read(p, class_names))),
         Some(OutputKind::Anchor) => Some(LidarOutputs::Anchor(AnchorFacts::read(p, class_names))),
+        Some(OutputKind::Proposals(layout)) => {
+            Some(LidarOutputs::Proposals(ProposalFacts::read(p, layout)))
+        }
         None => {
             p.accept_keys_of(|| {
                 described(|p| {
@@ -163,6 +194,17 @@ fn outputs(
             None
         }
     }
+}
+
+fn model_input(p: &mut Reader<'_>, encoder: Option<EncoderKind>) -> Option<String> {
+    const KEY: &str = "model_input";
+    const HELP: &str = "Name of the network's input.";
+    let name = p.optional(KEY, Fixed, text(), "the first input", HELP);
+    if let (Some(name), Some(EncoderKind::None)) = (&name, encoder) {
+        let allowed = "none with `encoder: none`, which has `input_names`";
+        p.conflict(&[KEY, "encoder"], format!("{name:?}"), allowed);
+    }
+    name
 }
 
 fn point_channels(p: &mut Reader<'_>) -> Vec<PointChannel> {
@@ -194,8 +236,9 @@ fn max_points_per_voxel(p: &mut Reader<'_>, encoder: Option<EncoderKind>) -> usi
     );
     match (found, encoder) {
         (0, Some(encoder)) if encoder.may_be_unlimited() => usize::MAX,
-        (0, Some(_)) => {
-            p.conflict(&[KEY, "encoder"], 0, "an integer from 1 to 1024 with `encoder: pillars`");
+        (0, Some(encoder)) => {
+            let allowed = format!("an integer from 1 to 1024 with `encoder: {}`", encoder.name());
+            p.conflict(&[KEY, "encoder"], 0, &allowed);
             1
         }
         (limit, _) => limit,
@@ -215,20 +258,18 @@ fn grid(p: &mut Reader<'_>, encoder: Option<EncoderKind>) -> Option<Grid> {
         list(above(0.0, 1e6).in_unit("m"), Exactly(3)),
         "Edge lengths of a voxel along x, y, z; z of a pillar is the whole height.",
     );
+    // A kind that is not known was reported; voxels have the widest limits.
+    let encoder = encoder.unwrap_or(EncoderKind::Voxels);
+    let ends = encoder.range_ends(p);
     let range = PointRange::from_bounds(range.try_into().ok()?);
-    let grid = Grid::new(range, voxel_size_m.try_into().ok()?)
+    let grid = encoder
+        .grid(range, voxel_size_m.try_into().ok()?, ends)
         .map_err(|error| p.problem(VOXEL_SIZE, error.message()))
         .ok()?;
-    // A kind that is not known was reported; voxels have the widest limits.
-    if let Err(allowed) = encoder.unwrap_or(EncoderKind::Voxels).check_grid(&grid) {
+    if let Err(allowed) = encoder.check_grid(&grid) {
         let found = format!("a grid of {:?} cells", grid.grid_size());
         p.conflict(&[VOXEL_SIZE, "encoder"], found, &allowed);
         return None;
     }
     Some(grid)
-}
-
-/// The kinds as head files name them.
-pub(super) fn kind_names() -> Vec<&'static str> {
-    KINDS.iter().map(|(name, _)| *name).collect()
 }

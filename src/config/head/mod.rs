@@ -11,6 +11,7 @@ mod fitting;
 mod hints;
 mod lidar;
 mod network;
+mod proposal;
 mod surround;
 mod views;
 
@@ -21,13 +22,14 @@ use indexmap::IndexMap;
 pub use anchor::AnchorFacts;
 pub use camera::YoloFacts;
 pub use center::CenterFacts;
-pub use encoder::{EncoderFacts, PillarFacts, VoxelFacts};
+pub use encoder::{EncoderFacts, PillarFacts, VoxelFacts, VoxelPointFacts};
 pub(super) use encoder::{EncoderKind, KINDS as ENCODERS};
 pub(super) use fitting::AUTO;
 pub(super) use hints::is_for_clouds;
 pub(super) use lidar::OutputKind;
 pub use lidar::{LidarFacts, LidarOutputs};
 pub(super) use network::Network;
+pub use proposal::ProposalFacts;
 pub(super) use surround::{KINDS as VIEW_KINDS, Kind as ViewKind, describe as describe_surround};
 pub use surround::{SurroundFacts, SurroundKind};
 pub use views::ViewFacts;
@@ -274,7 +276,8 @@ impl HeadKind {
     /// Every kind.
     pub(super) fn all() -> Vec<Self> {
         let of_encoder = |&(_, encoder): &(_, EncoderKind)| {
-            lidar::KINDS.iter().map(move |(_, outputs)| Self::Lidar(encoder, *outputs))
+            let behind = lidar::KINDS.iter().filter(move |(_, outputs)| outputs.is_behind(encoder));
+            behind.map(move |(_, outputs)| Self::Lidar(encoder, *outputs))
         };
         let lidars = encoder::KINDS.iter().flat_map(of_encoder);
         let surrounds = surround::KINDS.iter().map(|(_, kind)| Self::Surround(*kind));
@@ -304,8 +307,9 @@ pub(super) const UNSHIPPED: &[(&str, &str)] = &[(
 /// Every kind of head in words, with the shipped heads of the kind.
 pub(super) fn shipped_by_kind() -> Vec<(String, Vec<&'static str>)> {
     let cameras = camera::kind_names().into_iter().map(|layout| format!("camera, `{layout}`"));
-    let lidars = encoder::kind_names().into_iter().flat_map(|encoder| {
-        lidar::kind_names().into_iter().map(move |kind| format!("lidar, `{encoder}`, `{kind}`"))
+    let lidars = encoder::KINDS.iter().flat_map(|(encoder, of)| {
+        let behind = lidar::KINDS.iter().filter(|(_, outputs)| outputs.is_behind(*of));
+        behind.map(move |(kind, _)| format!("lidar, `{encoder}`, `{kind}`"))
     });
     let surrounds = surround::kind_names().into_iter().map(|kind| format!("surround, `{kind}`"));
     let kinds: Vec<String> = cameras.chain(lidars).chain(surrounds).collect();

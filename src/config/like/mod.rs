@@ -10,6 +10,7 @@ mod centerpoint;
 mod isaac;
 mod key;
 mod parameters;
+mod proposals;
 mod recognition;
 mod report;
 mod translation;
@@ -23,7 +24,7 @@ pub(super) use recognition::recognize;
 pub use report::{packages, parameter_table};
 pub use translation::{TranslatedParameter, TranslationOutcome};
 
-use self::key::Key;
+use self::key::{Effect, Key};
 use self::translation::Translation;
 use super::channel::Kind;
 use super::files::{Entries, Entry};
@@ -39,6 +40,10 @@ use det_post_ros::yaml::Node;
 pub enum Package {
     /// `autoware_lidar_centerpoint`.
     LidarCenterpoint,
+    /// `autoware_lidar_transfusion`.
+    LidarTransfusion,
+    /// `autoware_bevfusion` without cameras.
+    Bevfusion,
     /// `autoware_tensorrt_yolox`.
     TensorrtYolox,
     /// The decoder of `isaac_ros_yolov8`.
@@ -65,6 +70,20 @@ const PACKAGES: &[Names] = &[
         names: &["autoware_lidar_centerpoint", "lidar_centerpoint"],
         executables: &["autoware_lidar_centerpoint_node", "lidar_centerpoint_node"],
         node: ("", "lidar_centerpoint"),
+        channel: "lidar",
+    },
+    Names {
+        package: Package::LidarTransfusion,
+        names: &["autoware_lidar_transfusion", "lidar_transfusion"],
+        executables: &["autoware_lidar_transfusion_node", "lidar_transfusion_node"],
+        node: ("", "lidar_transfusion"),
+        channel: "lidar",
+    },
+    Names {
+        package: Package::Bevfusion,
+        names: &["autoware_bevfusion"],
+        executables: &["autoware_bevfusion_node"],
+        node: ("", "bevfusion"),
         channel: "lidar",
     },
     Names {
@@ -138,6 +157,8 @@ impl Package {
     fn keys(self) -> &'static [&'static Key] {
         match self {
             Self::LidarCenterpoint => centerpoint::keys::ALL,
+            Self::LidarTransfusion => proposals::keys::TRANSFUSION,
+            Self::Bevfusion => proposals::keys::BEVFUSION,
             Self::TensorrtYolox => yolox::keys::ALL,
             Self::IsaacYolov8 => isaac::YOLOV8_KEYS,
             Self::IsaacRtdetr => isaac::RTDETR_KEYS,
@@ -149,7 +170,10 @@ impl Package {
     /// the node has these parameters then, too.
     fn defaults(self, given: &Entries) -> Vec<(&'static str, Node)> {
         match self {
-            Self::LidarCenterpoint | Self::TensorrtYolox => Vec::new(),
+            Self::LidarCenterpoint
+            | Self::LidarTransfusion
+            | Self::Bevfusion
+            | Self::TensorrtYolox => Vec::new(),
             Self::IsaacYolov8 => isaac::yolov8_defaults(),
             Self::IsaacRtdetr => isaac::rtdetr_defaults(),
             Self::YoloRos => yolo_ros::defaults(|name| given.contains_key(name)),
@@ -160,6 +184,7 @@ impl Package {
     fn kind(self) -> Kind {
         match self {
             Self::LidarCenterpoint => Kind::Lidar(EncoderKind::Pillars),
+            Self::LidarTransfusion | Self::Bevfusion => Kind::Lidar(EncoderKind::None),
             Self::TensorrtYolox | Self::IsaacYolov8 | Self::IsaacRtdetr | Self::YoloRos => {
                 Kind::Camera
             }
@@ -197,6 +222,13 @@ impl Like {
     }
 }
 
+/// Whether a key has no effect in any package that has it.
+pub(super) fn has_no_effect(key: &str) -> bool {
+    let of = |names: &Names| names.package.keys().iter().find(|known| known.has_name(key));
+    let mut known = PACKAGES.iter().filter_map(of).peekable();
+    known.peek().is_some() && known.all(|known| known.effect == Effect::Nothing)
+}
+
 /// Turns the parameters of a package's node into ours.
 pub(super) fn translate(
     package: Package,
@@ -218,6 +250,8 @@ pub(super) fn translate(
     let mut translation = Translation::new(package.channel(), given, arguments, problems);
     match package {
         Package::LidarCenterpoint => centerpoint::translate(&mut translation, node_name),
+        Package::LidarTransfusion => proposals::transfusion(&mut translation, node_name),
+        Package::Bevfusion => proposals::bevfusion(&mut translation, node_name),
         Package::TensorrtYolox => yolox::translate(&mut translation, node_name),
         Package::IsaacYolov8 => isaac::yolov8(&mut translation),
         Package::IsaacRtdetr => isaac::rtdetr(&mut translation),

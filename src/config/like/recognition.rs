@@ -52,12 +52,12 @@ const SIGNATURES: &[Signature] = &[
         ],
     },
     Signature {
-        package: None,
+        package: Some(Package::Bevfusion),
         name: "autoware_bevfusion",
         generations: &[(&["plugins_path"], "2025 and later"), (&["d_bound"], "2025 and later")],
     },
     Signature {
-        package: None,
+        package: Some(Package::LidarTransfusion),
         name: "autoware_lidar_transfusion",
         generations: &[
             (&["voxels_num", "num_proposals"], "2024 and later"),

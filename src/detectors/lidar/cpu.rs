@@ -42,8 +42,45 @@ pub trait MapEncoder: Send {
     ) -> Result<()>;
 }
 
+/// From the voxels of a frame to the outputs of the network.
+pub trait NetworkInput: Send {
+    /// The timed stages before the network runs, in order.
+    const STAGES: &'static [Stage];
+
+    /// Writes the inputs of the network, of a frame that may have no voxels. Adds durations and
+    /// counters to `report`.
+    ///
+    /// # Errors
+    /// The reason why the frame is dropped.
+    fn write(&mut self, points: &Points, voxels: &Voxels, report: &mut FrameReport) -> Result<()>;
+
+    /// Runs the network on the inputs that were written, of a frame with voxels.
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    fn run(&self, engine: &mut dyn Engine) -> Result<()>;
+}
+
+/// The input of a network behind an encoder: a map seen from above.
+pub struct MapInput<E> {
+    encoder: E,
+    map: Tensor,
+}
+
+impl<E: MapEncoder> NetworkInput for MapInput<E> {
+    const STAGES: &'static [Stage] = E::STAGES;
+
+    fn write(&mut self, points: &Points, voxels: &Voxels, report: &mut FrameReport) -> Result<()> {
+        self.encoder.encode(points, voxels, &mut self.map, report)
+    }
+
+    fn run(&self, engine: &mut dyn Engine) -> Result<()> {
+        engine.run(&[self.map.view()])
+    }
+}
+
 /// Detects objects in point clouds on the CPU.
-pub struct CpuDetector<E> {
+pub struct CpuDetector<N> {
     info: DetectorInfo,
     facts: LidarFacts,
     unpack: UnpackParams,
@@ -52,15 +89,14 @@ pub struct CpuDetector<E> {
     voxelize: VoxelizeParams,
     voxelization: voxelize::Workspace,
     voxels: Voxels,
-    encoder: E,
-    map: Tensor,
+    input: N,
     engine: Box<dyn Engine>,
     head: LidarHead,
     postprocess: Postprocess3d,
     in_flight: SingleFrame,
 }
 
-impl<E: MapEncoder> CpuDetector<E> {
+impl<E: MapEncoder> CpuDetector<MapInput<E>> {
     /// A detector with an encoder and a loaded network.
     ///
     /// # Errors
@@ -68,12 +104,29 @@ impl<E: MapEncoder> CpuDetector<E> {
     /// not fit into the address space.
     pub fn with_encoder(config: &LidarConfig, encoder: E, engine: Box<dyn Engine>) -> Result<Self> {
         config.check_memory()?;
-        let facts = &config.facts;
         let dims = encoder.map_dims();
         let head = LidarHead::new(config, &dims, engine.inputs(), engine.outputs())?;
+        let map = LidarHead::input(&dims, engine.inputs())?;
+        Self::with_input(config, MapInput { encoder, map }, head, engine)
+    }
+}
+
+impl<N: NetworkInput> CpuDetector<N> {
+    /// A detector with a loaded network that fits its input and its head.
+    ///
+    /// # Errors
+    /// `Config` when the capacities do not fit into the address space.
+    pub fn with_input(
+        config: &LidarConfig,
+        input: N,
+        head: LidarHead,
+        engine: Box<dyn Engine>,
+    ) -> Result<Self> {
+        config.check_memory()?;
+        let facts = &config.facts;
         let num_channels = facts.num_point_channels();
         let voxelize = super::voxelize_params(config);
-        let stages = [&STAGES_BEFORE, E::STAGES, &STAGES_AFTER].concat();
+        let stages = [&STAGES_BEFORE, N::STAGES, &STAGES_AFTER].concat();
         Ok(Self {
             info: DetectorInfo::new(needs(config), &Device::Cpu, engine.name(), &stages),
             facts: facts.clone(),
@@ -83,8 +136,7 @@ impl<E: MapEncoder> CpuDetector<E> {
             voxelize,
             voxelization: voxelize::Workspace::new(&facts.grid, config.point_capacity),
             voxels: Voxels::new(&voxelize),
-            encoder,
-            map: LidarHead::input(&dims, engine.inputs())?,
+            input,
             engine,
             head,
             postprocess: Postprocess3d::new(
@@ -98,7 +150,7 @@ impl<E: MapEncoder> CpuDetector<E> {
     }
 }
 
-impl<E: MapEncoder> Detector for CpuDetector<E> {
+impl<N: NetworkInput> Detector for CpuDetector<N> {
     fn info(&self) -> &DetectorInfo {
         &self.info
     }
@@ -109,7 +161,7 @@ impl<E: MapEncoder> Detector for CpuDetector<E> {
 
     fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         self.in_flight.check_free()?;
-        let Self { points, voxels, encoder, map, engine, head, postprocess, .. } = self;
+        let Self { points, voxels, input, engine, head, postprocess, .. } = self;
         let (cloud, pose) = (frame.cloud(CLOUD)?, frame.input(CLOUD)?.world_from_sensor());
         postprocess.candidates.clear();
 
@@ -131,9 +183,9 @@ impl<E: MapEncoder> Detector for CpuDetector<E> {
         report.add_count(Count::PointsOverVoxelCapacity, grouped.num_points_over_voxel_capacity);
         report.add_count(Count::VoxelsOverCapacity, grouped.num_voxels_over_capacity);
 
-        encoder.encode(points, voxels, map, report)?;
+        input.write(points, voxels, report)?;
         if grouped.num_voxels > 0 {
-            report.time(Stage::Infer, || engine.run(&[map.view()]))?;
+            report.time(Stage::Infer, || input.run(engine.as_mut()))?;
             report.time(Stage::Decode, || {
                 head.decode(engine.as_ref(), &mut postprocess.candidates)
             })?;

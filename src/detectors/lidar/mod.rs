@@ -4,7 +4,8 @@
 //!
 //! A family ([`pillars`](super::pillars), [`voxels`](super::voxels)) encodes voxels as the
 //! network's input, a map seen from above: [`MapEncoder`] on the CPU, `DeviceMapEncoder` on a
-//! GPU, where grouping points into voxels is part of it. All other stages are those of
+//! GPU, where grouping points into voxels is part of it. Networks of
+//! [`proposals`](super::proposals) take the points of voxels: [`NetworkInput`]. All other stages are those of
 //! [`CpuDetector`] and `CudaDetector`, whose `detect` is the whole frame in one function.
 //!
 //! Boxes are in the cloud's frame of reference. Both devices give the same counters, the
@@ -20,7 +21,7 @@ mod cpu;
 mod cuda;
 mod head;
 
-pub use cpu::{CpuDetector, MapEncoder};
+pub use cpu::{CpuDetector, MapEncoder, MapInput, NetworkInput};
 #[cfg(feature = "cuda")]
 pub(super) use cuda::load_network;
 #[cfg(feature = "cuda")]

@@ -2,7 +2,7 @@
 
 use super::{PillarEncoder, map_dims, pillar_facts};
 use crate::config::LidarConfig;
-use crate::detectors::lidar::{self, MapEncoder};
+use crate::detectors::lidar::{self, MapEncoder, MapInput};
 use det_post_infer::{Engine, ExpectedDim};
 use det_post_ops::cloud::pillar_features::pillar_features;
 use det_post_ops::cloud::scatter::scatter;
@@ -10,7 +10,7 @@ use det_post_ops::cloud::voxelize::Voxels;
 use det_post_types::{FrameReport, Grid, Points, Result, Stage, Tensor};
 
 /// Detects objects in point clouds on the CPU.
-pub type CpuDetector = lidar::CpuDetector<PillarMap>;
+pub type CpuDetector = lidar::CpuDetector<MapInput<PillarMap>>;
 
 impl CpuDetector {
     /// A detector with loaded networks.

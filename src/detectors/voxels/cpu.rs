@@ -5,7 +5,7 @@ use std::thread;
 
 use super::{add_levels, map_dims, precision, transforms};
 use crate::config::LidarConfig;
-use crate::detectors::lidar::{self, MapEncoder};
+use crate::detectors::lidar::{self, MapEncoder, MapInput};
 use det_post_infer::sparse::{CpuEncoder, GridAxes, Plan};
 use det_post_infer::{Engine, ExpectedDim};
 use det_post_ops::cloud::voxelize::Voxels;
@@ -16,7 +16,7 @@ use det_post_types::{
 };
 
 /// Detects objects in point clouds on the CPU.
-pub type CpuDetector = lidar::CpuDetector<VoxelMap>;
+pub type CpuDetector = lidar::CpuDetector<MapInput<VoxelMap>>;
 
 impl CpuDetector {
     /// A detector with an encoder and a loaded network.

@@ -3,6 +3,7 @@
 
 pub mod cameras;
 pub mod networks;
+pub mod proposals;
 pub mod two_stages;
 pub mod whole_node;
 
@@ -29,8 +30,19 @@ pub struct Case {
 impl Case {
     /// All cases; `None`, said so, without the shared data.
     pub fn all() -> Option<Vec<Self>> {
-        let data = shared_data()?.join("dropin");
-        let text = std::fs::read_to_string(data.join("expected.json")).unwrap();
+        Self::of("dropin", "expected.json")
+    }
+
+    /// Those of networks with proposals.
+    pub fn of_proposals() -> Option<Vec<Self>> {
+        let mut cases = Self::of("transfusion", "cases.json")?;
+        cases.extend(Self::of("bevfusion", "cases.json")?);
+        Some(cases)
+    }
+
+    fn of(folder: &str, file: &str) -> Option<Vec<Self>> {
+        let data = shared_data()?.join(folder);
+        let text = std::fs::read_to_string(data.join(file)).unwrap();
         let cases: Vec<Value> = serde_json::from_str(&text).unwrap();
         Some(cases.iter().map(|case| Self::new(&data, case)).collect())
     }
@@ -38,7 +50,8 @@ impl Case {
     /// Absolute paths of a case are put below its folder, where YOLOX finds its labels.
     fn new(data: &Path, case: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        for place in ["data/tensorrt_yolox", "m"] {
+        let has_labels = data.join("yolox").is_dir();
+        for place in ["data/tensorrt_yolox", "m"].into_iter().filter(|_| has_labels) {
             let place = folder.path().join(place);
             std::fs::create_dir_all(&place).unwrap();
             std::fs::write(place.join("label.txt"), "CAR\nPEDESTRIAN\n").unwrap();

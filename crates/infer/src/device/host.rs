@@ -3,7 +3,7 @@
 use super::network::{Network, allocate_inputs, allocate_output, failed};
 use crate::Engine;
 use det_post_ops::device::cuda::{DeviceTensor, PinnedTensor, Stream};
-use det_post_types::{Result, Tensor, TensorSpec, TensorView};
+use det_post_types::{Result, Tensor, TensorSpec, TensorValues, TensorView};
 
 /// The maximum number of inputs.
 const MAX_INPUTS: usize = 16;
@@ -81,6 +81,42 @@ impl HostRunner {
         Ok((runner, network))
     }
 
+    /// An engine whose inputs are in host memory and may have another shape in each run
+    /// ([`HostRunner::run`]). It runs once on `first`, from which the shapes of the outputs follow.
+    pub(super) fn of_host_inputs(
+        mut engine: Box<dyn Engine>,
+        stream: &Stream,
+        first: &[TensorView<'_>],
+    ) -> Result<(Self, Network)> {
+        engine.run(first)?;
+        let shape_of = |index| Ok(engine.output(index)?.shape().to_vec());
+        let shapes = (0..engine.outputs().len()).map(shape_of).collect::<Result<Vec<_>>>()?;
+        let network = Network {
+            name: format!("{} on the CPU", engine.name()),
+            input_specs: engine.inputs().to_vec(),
+            output_specs: engine.outputs().to_vec(),
+            inputs: Vec::new(),
+            outputs: shapes.iter().map(|_| None).collect(),
+            shapes,
+            staged: Vec::new(),
+        };
+        let (name, device) = (&network.name, stream.device());
+        tracing::info!(
+            "{name} runs between kernels of {device}: its inputs are of another shape in every frame"
+        );
+        let copies = NumBytes::default();
+        let runner =
+            Self { stream: stream.clone(), engine, inputs: vec![], outputs: vec![], copies };
+        Ok((runner, network))
+    }
+
+    /// Runs on tensors in host memory and queues the upload of the outputs.
+    pub(super) fn run(&mut self, network: &mut Network, inputs: &[TensorView<'_>]) -> Result<()> {
+        self.engine.run(inputs)?;
+        self.copies.to_host = inputs.iter().map(num_bytes).sum();
+        self.enqueue_outputs(network)
+    }
+
     /// Copies no outputs but those that are staged.
     pub(super) fn stage(&mut self) {
         self.outputs.clear();
@@ -89,7 +125,7 @@ impl HostRunner {
 
     /// Waits once for all inputs, runs, and queues the upload of the outputs.
     pub(super) fn enqueue(&mut self, network: &mut Network) -> Result<()> {
-        let Self { stream, engine, inputs, outputs, .. } = self;
+        let Self { stream, engine, inputs, .. } = self;
         let num_inputs = inputs.len();
         for (pinned, input) in inputs.iter_mut().zip(&network.inputs) {
             pinned.enqueue_download(input)?;
@@ -100,6 +136,12 @@ impl HostRunner {
             *view = pinned.view()?;
         }
         engine.run(&views[..num_inputs])?;
+        self.enqueue_outputs(network)
+    }
+
+    /// Queues the upload of the outputs of the last run.
+    fn enqueue_outputs(&mut self, network: &mut Network) -> Result<()> {
+        let Self { engine, outputs, .. } = self;
         for (index, (pinned, target)) in outputs.iter_mut().zip(&mut network.outputs).enumerate() {
             let (Some(pinned), Some(target)) = (pinned, target) else { continue };
             let output = engine.output(index)?;
@@ -120,5 +162,15 @@ impl HostRunner {
 
     pub(super) fn copies(&self) -> NumBytes {
         self.copies
+    }
+}
+
+fn num_bytes(tensor: &TensorView<'_>) -> usize {
+    match tensor.values() {
+        TensorValues::F32(values) => size_of_val(values),
+        TensorValues::F16(values) => size_of_val(values),
+        TensorValues::I32(values) => size_of_val(values),
+        TensorValues::I64(values) => size_of_val(values),
+        TensorValues::F64(values) => size_of_val(values),
     }
 }

@@ -10,6 +10,7 @@
 //! | --- | --- | --- |
 //! | [`DeviceEngine::load`] with dense layers of our own, or ONNX Runtime and its CUDA provider | on the stream's GPU | none |
 //! | [`DeviceEngine::load`] otherwise, [`DeviceEngine::on_host`] | an [`Engine`] on the CPU | every input down, every output up, and one wait |
+//! | [`DeviceEngine::of_host_inputs`] | an [`Engine`] on the CPU | every output up; the caller copies the inputs, whose shape may differ from run to run |
 //! | [`DeviceEngine::fixed`] | nowhere: the outputs are constant | none |
 
 #[expect(unsafe_code, reason = "ONNX Runtime is a C library; each block argues why it is sound")]
@@ -36,7 +37,7 @@ pub use staged::{StagedOutput, may_vary};
 use super::{Engine, STAGE};
 use det_post_ops::device::cuda::{DeviceTensor, Stream};
 use det_post_types::{
-    Dim, EngineOptions, Error, ErrorKind, Provider, Result, Tensor, TensorSpec, Usage,
+    Dim, EngineOptions, Error, ErrorKind, Provider, Result, Tensor, TensorSpec, TensorView, Usage,
 };
 
 /// A loaded network with its inputs and outputs in the memory of a stream.
@@ -113,6 +114,38 @@ impl DeviceEngine {
     ) -> Result<Self> {
         let (runner, network) = HostRunner::new(engine, stream, shape_of)?;
         Ok(Self::new(Runner::Host(runner), stream, network))
+    }
+
+    /// A network in an engine that runs on the CPU, with inputs in host memory that may have
+    /// another shape in each run ([`DeviceEngine::run_on`]), of any element type. It runs once on
+    /// `first`. No output can be read before [`DeviceEngine::stage`] names it.
+    ///
+    /// # Errors
+    /// `Inference` when the first run fails.
+    pub fn of_host_inputs(
+        engine: Box<dyn Engine>,
+        stream: &Stream,
+        first: &[TensorView<'_>],
+    ) -> Result<Self> {
+        let (runner, network) = HostRunner::of_host_inputs(engine, stream, first)?;
+        Ok(Self::new(Runner::Host(runner), stream, network))
+    }
+
+    /// Runs a network of [`DeviceEngine::of_host_inputs`] and queues the upload of its outputs;
+    /// kernels queued after it read them.
+    ///
+    /// # Errors
+    /// `Inference` when the engine fails, or an output has another shape than in the first run;
+    /// `Argument` for any other network; `Device` when an upload fails.
+    pub fn run_on(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
+        let Self { runner, networks, selected, .. } = self;
+        match runner {
+            Runner::Host(runner) => runner.run(&mut networks[*selected], inputs),
+            _ => {
+                let message = "the network's inputs are in device memory";
+                Err(Error::new(ErrorKind::Argument, STAGE, message))
+            }
+        }
     }
 
     fn new(runner: Runner, stream: &Stream, network: Network) -> Self {

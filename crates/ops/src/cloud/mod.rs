@@ -8,6 +8,7 @@ mod device_points;
 pub mod pillar_features;
 pub mod scatter;
 pub mod unpack;
+pub mod voxel_points;
 pub mod voxelize;
 
 #[cfg(feature = "cuda")]

@@ -6,6 +6,7 @@ pub mod gather;
 pub mod keypoints;
 pub mod logit;
 pub mod mask;
+pub mod proposals;
 pub mod query;
 pub mod select;
 pub mod streampetr;

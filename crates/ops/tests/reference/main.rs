@@ -14,4 +14,5 @@ mod keypoints;
 mod letterbox;
 mod masks;
 mod nms_tables;
+mod proposals;
 mod sparse;

@@ -6,7 +6,7 @@
 //! beside.
 
 pub(super) mod keys;
-mod remapper;
+pub(super) mod remapper;
 mod scores;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use super::translation::{Given, Translation, TranslationOutcome};
 use super::values::{number_of, numbers_of, text_of, texts_of};
 use det_post_ros::NodeName;
 use det_post_ros::yaml::Node;
+pub(super) use scores::emit;
 
 /// Where the facts of the network usually stand.
 const ML_PACKAGE: &str = "`..._ml_package.param.yaml`";
@@ -119,7 +120,6 @@ fn suppression(
     if !is_nested && given_targets.is_none() && distance.is_none() && threshold.is_none() {
         return t.set("nms.kind", ["circle"]);
     }
-    t.set("nms.kind", ["circle", "bev_fast"]);
     let parts = [
         (distance, &keys::IOU_DISTANCE, "nms.search_distance_m"),
         (threshold, &keys::IOU_THRESHOLD, "nms.iou_thresholds"),
@@ -130,7 +130,17 @@ fn suppression(
             None => t.missing(key.names[usize::from(!is_nested)], NODE_FILE),
         }
     }
-    pairs(t, given_targets, class_names, is_before_2024_12);
+    footprints(t, given_targets, class_names, is_before_2024_12);
+}
+
+/// Circle suppression, then that of footprints, of a node that has target classes until 2024-12-11.
+pub(super) fn circle_then_footprints(
+    t: &mut Translation<'_>,
+    targets: Option<Given>,
+    class_names: &[String],
+) {
+    let is_before_2024_12 = targets.is_some();
+    footprints(t, targets, class_names, is_before_2024_12);
 }
 
 fn circle(t: &mut Translation<'_>, is_nested: bool) {
@@ -152,13 +162,14 @@ fn circle(t: &mut Translation<'_>, is_nested: bool) {
 /// Which boxes the suppression of footprints compares. Until 2024-12-11 boxes of two target
 /// classes at any distance, others within the distance; since then all within the
 /// distance, but pedestrians only with pedestrians.
-fn pairs(
+fn footprints(
     t: &mut Translation<'_>,
     targets: Option<Given>,
     class_names: &[String],
     is_before_2024_12: bool,
 ) {
     const PEDESTRIAN: &str = "PEDESTRIAN";
+    t.set("nms.kind", ["circle", "bev_fast"]);
     match targets {
         Some(given) if is_before_2024_12 => {
             let known = |name: &String| class_names.contains(name);

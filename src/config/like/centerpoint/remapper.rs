@@ -16,7 +16,7 @@ const OURS: &str = "remap_by_area";
 
 /// Sets `remap_by_area` from the matrices, from the file that has them, or, in the oldest
 /// files, from `rename_car_to_truck_and_bus`.
-pub(super) fn translate(
+pub(in crate::config::like) fn translate(
     t: &mut Translation<'_>,
     node: &NodeName,
     folder: Option<&Path>,

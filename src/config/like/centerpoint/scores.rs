@@ -131,9 +131,16 @@ pub(super) fn yaw_norms(t: &mut Translation<'_>, num_classes: usize, is_nested: 
 }
 
 /// Sets a list of numbers, those outside [0, 1) to 0 as in their node.
-fn emit(t: &mut Translation<'_>, given: &Given, ours: &str, numbers: &[f64]) {
+pub(in crate::config::like) fn emit(
+    t: &mut Translation<'_>,
+    given: &Given,
+    ours: &str,
+    numbers: &[f64],
+) {
     let inside = unit_interval(numbers);
-    match inside == numbers {
+    // Further numbers, which have no effect, are left out.
+    let is_all = numbers_of(&given.node).is_none_or(|all| all.len() == numbers.len());
+    match is_all && inside == numbers {
         true => t.rename(given, ours),
         false => t.convert(given, &[(ours, inside.into())], ""),
     }

@@ -34,7 +34,8 @@ const STAGES_AFTER: [Stage; 2] = [Stage::Infer, Stage::Postprocess];
 /// The most frames in flight: one is uploaded while the networks run on the other.
 const MAX_IN_FLIGHT: usize = 2;
 
-/// From the points of a frame to the input of the network, a map seen from above.
+/// From the points of a frame to the input of the network: a map seen from above, or the points of
+/// voxels.
 pub trait DeviceMapEncoder: Send {
     /// The timed stages, in order.
     const STAGES: &'static [Stage];
@@ -47,6 +48,14 @@ pub trait DeviceMapEncoder: Send {
     /// # Errors
     /// The reason why the frame is dropped.
     fn enqueue(&mut self, running: &mut FrameInProgress<'_, '_>) -> Result<()>;
+
+    /// Queues the network, which reads what was queued before.
+    ///
+    /// # Errors
+    /// The reason why the frame is dropped.
+    fn enqueue_network(&mut self, engine: &mut DeviceEngine) -> Result<()> {
+        engine.enqueue()
+    }
 
     /// The number of voxels, one value. A frame without voxels has no detections.
     fn num_voxels(&self) -> &DeviceBuffer<u32>;
@@ -122,15 +131,31 @@ impl<E: DeviceMapEncoder> CudaDetector<E> {
         config: &LidarConfig,
         stream: &Stream,
         map_dims: &[ExpectedDim; 4],
-        mut engine: DeviceEngine,
+        engine: DeviceEngine,
         build: impl FnOnce(EncoderIo<'_>) -> Result<E>,
     ) -> Result<Self> {
         let head = LidarHead::new(config, map_dims, engine.inputs(), engine.outputs())?;
+        Self::with_head(config, stream, head, engine, |points, engine, counters| {
+            build(EncoderIo { points, map: engine.input(0)?, counters })
+        })
+    }
+
+    /// A detector with a loaded network that fits its head, and what `build` makes to write the
+    /// network's inputs.
+    ///
+    /// # Errors
+    /// As [`Self::with_encoder`].
+    pub fn with_head(
+        config: &LidarConfig,
+        stream: &Stream,
+        head: LidarHead,
+        mut engine: DeviceEngine,
+        build: impl FnOnce(&DevicePoints, &mut DeviceEngine, &mut DeviceCounters) -> Result<E>,
+    ) -> Result<Self> {
         let stages = [&STAGES_BEFORE, E::STAGES, &STAGES_AFTER].concat();
         let mut frames = FrameStream::new(stream, &stages)?;
         let points = MergedPoints::new(config, stream)?;
-        let (map, counters) = (engine.input(0)?, frames.counters());
-        let encoder = build(EncoderIo { points: &points.merged, map, counters })?;
+        let encoder = build(&points.merged, &mut engine, frames.counters())?;
         let shared = Shared { points, encoder, engine };
         let context =
             Context::new(config, &head, &shared, Queues { frames: &mut frames, uploads: stream })?;
@@ -184,7 +209,7 @@ impl<E: DeviceMapEncoder> Shared<E> {
         points.merge(frame.stamp, pose, running)?;
         running.end_of(Stage::Densify)?;
         encoder.enqueue(running)?;
-        engine.enqueue()?;
+        encoder.enqueue_network(engine)?;
         running.end_of(Stage::Infer)?;
         postprocess.graph.enqueue()?;
         running.end_of(Stage::Postprocess)

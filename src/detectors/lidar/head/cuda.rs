@@ -5,6 +5,7 @@ use det_post_infer::device::DeviceEngine;
 use det_post_ops::decode::anchor::cuda::Workspace as AnchorWorkspace;
 use det_post_ops::decode::center::cuda::{Motion, Workspace as CenterWorkspace};
 use det_post_ops::decode::gather::cuda::OutputAttributes;
+use det_post_ops::decode::proposals::cuda::Workspace as ProposalWorkspace;
 use det_post_ops::decode::select::Limits;
 use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, Stream};
 use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
@@ -16,6 +17,8 @@ pub enum LidarDecoder {
     Center(CenterWorkspace),
     /// For [`LidarHead::Anchor`].
     Anchor(AnchorWorkspace),
+    /// For [`LidarHead::Proposals`].
+    Proposals(ProposalWorkspace),
 }
 
 impl LidarHead {
@@ -44,6 +47,13 @@ impl LidarHead {
                 let num_cells = num_cells_of(classes, decode.channels_last)?;
                 Ok(LidarDecoder::Anchor(AnchorWorkspace::new(stream, decode, num_cells)?))
             }
+            Self::Proposals { decode, outputs } => {
+                let boxes = engine.output(outputs.boxes)?.shape();
+                let num_proposals = boxes.last().copied().unwrap_or(0);
+                let workspace =
+                    ProposalWorkspace::new(stream, decode, num_proposals, num_candidates)?;
+                Ok(LidarDecoder::Proposals(workspace))
+            }
         }
     }
 
@@ -71,6 +81,10 @@ impl LidarHead {
                 let outputs = outputs.try_map(|position| engine.output(position))?;
                 workspace.enqueue(&outputs, num_voxels, candidates, counters)
             }
+            (Self::Proposals { outputs, .. }, LidarDecoder::Proposals(workspace)) => {
+                let outputs = outputs.try_map(|position| engine.output(position))?;
+                workspace.enqueue(&outputs, num_voxels, candidates, counters)
+            }
             _ => Err(of_another_head()),
         }
     }
@@ -82,6 +96,9 @@ impl LidarHead {
                 OutputAttributes { velocity: decode.has_velocity, variance: decode.has_variance }
             }
             Self::Anchor { .. } => OutputAttributes { velocity: false, variance: false },
+            Self::Proposals { decode, .. } => {
+                OutputAttributes { velocity: decode.layout.has_velocity(), variance: false }
+            }
         }
     }
 }
@@ -101,6 +118,9 @@ impl LidarDecoder {
             (Self::Anchor(workspace), LidarHead::Anchor { decode, .. }) => {
                 workspace.set(decode, limits)
             }
+            (Self::Proposals(workspace), LidarHead::Proposals { decode, .. }) => {
+                workspace.set(decode, limits)
+            }
             _ => Err(of_another_head()),
         }
     }
@@ -110,6 +130,7 @@ impl LidarDecoder {
     pub fn motions(&self) -> Option<(&DeviceBuffer<Motion>, &DeviceBuffer<u32>)> {
         match self {
             Self::Center(workspace) => Some(workspace.motions()),
+            Self::Proposals(workspace) => Some(workspace.motions()),
             Self::Anchor(_) => None,
         }
     }

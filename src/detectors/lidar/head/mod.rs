@@ -1,4 +1,4 @@
-//! Heads of lidar networks: CenterPoint and PointPillars.
+//! Heads of lidar networks: CenterPoint, PointPillars, TransFusion and BEVFusion.
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -6,14 +6,15 @@ mod cuda;
 #[cfg(feature = "cuda")]
 pub use cuda::LidarDecoder;
 
-use crate::config::{AnchorFacts, CenterFacts, LidarConfig, LidarOutputs};
+use crate::config::{AnchorFacts, CenterFacts, LidarConfig, LidarOutputs, ProposalFacts};
 use det_post_infer::ExpectedDim::{Any, Exactly};
 use det_post_infer::{Engine, Expected, ExpectedDim, Side, bind};
 use det_post_ops::decode::anchor::{AnchorOutputs, decode_anchor};
 use det_post_ops::decode::center::{CenterTask, decode_center};
+use det_post_ops::decode::proposals::{ProposalOutputs, decode_proposals};
 use det_post_types::{
-    AnchorDecode, Candidates, CenterDecode, Dim, ElementType, Error, ErrorKind, Object3d, Result,
-    Tensor, TensorSpec,
+    AnchorDecode, Candidates, CenterDecode, Dim, ElementType, Error, ErrorKind, Object3d,
+    ProposalDecode, ProposalLayout, Result, Tensor, TensorSpec,
 };
 
 /// The maximum number of tasks of a CenterPoint head.
@@ -50,6 +51,13 @@ pub enum LidarHead {
         /// The positions of its maps among the network's outputs.
         outputs: AnchorOutputs<usize>,
     },
+    /// TransFusion and BEVFusion: proposals.
+    Proposals {
+        /// The meaning of the outputs.
+        decode: ProposalDecode,
+        /// The positions of its tensors among the network's outputs.
+        outputs: ProposalOutputs<usize>,
+    },
 }
 
 impl LidarHead {
@@ -64,9 +72,18 @@ impl LidarHead {
         inputs: &[TensorSpec],
         outputs: &[TensorSpec],
     ) -> Result<Self> {
-        let facts = &config.facts;
-        let input = floats("map of features", facts.model_input.clone(), vec![map.to_vec()]);
+        let name = config.facts.model_input.clone();
+        let input = floats("map of features", name, vec![map.to_vec()]);
         bind(Side::Input, &[input], inputs)?;
+        Self::of_outputs(config, outputs)
+    }
+
+    /// Matches the facts of a network with its outputs.
+    ///
+    /// # Errors
+    /// As [`LidarHead::new`].
+    pub fn of_outputs(config: &LidarConfig, outputs: &[TensorSpec]) -> Result<Self> {
+        let facts = &config.facts;
         match &facts.outputs {
             LidarOutputs::Center(center) => Ok(Self::Center {
                 decode: config.center_decode(center),
@@ -75,6 +92,10 @@ impl LidarHead {
             LidarOutputs::Anchor(anchor) => Ok(Self::Anchor {
                 decode: anchor.decode(&facts.grid, config.score_thresholds.clone()),
                 outputs: bind_anchor(anchor, outputs)?,
+            }),
+            LidarOutputs::Proposals(proposals) => Ok(Self::Proposals {
+                decode: config.proposal_decode(proposals),
+                outputs: bind_proposals(proposals, facts.class_names.len(), outputs)?,
             }),
         }
     }
@@ -87,6 +108,9 @@ impl LidarHead {
             }
             (Self::Anchor { decode, .. }, LidarOutputs::Anchor(_)) => {
                 decode.score_thresholds = config.score_thresholds.clone();
+            }
+            (Self::Proposals { decode, .. }, LidarOutputs::Proposals(proposals)) => {
+                *decode = config.proposal_decode(proposals);
             }
             _ => {}
         }
@@ -136,6 +160,10 @@ impl LidarHead {
             Self::Anchor { decode, outputs } => {
                 let outputs = outputs.try_map(|position| engine.output(position))?;
                 decode_anchor(&outputs, decode, candidates)
+            }
+            Self::Proposals { decode, outputs } => {
+                let outputs = outputs.try_map(|position| engine.output(position))?;
+                decode_proposals(&outputs, decode, candidates)
             }
         }
     }
@@ -214,5 +242,41 @@ fn bind_anchor(facts: &AnchorFacts, found: &[TensorSpec]) -> Result<AnchorOutput
         classes: positions[0],
         boxes: positions[1],
         directions: positions.get(2).copied(),
+    })
+}
+
+/// Boxes, scores, and directions or labels, by name or by position.
+fn bind_proposals(
+    facts: &ProposalFacts,
+    num_classes: usize,
+    found: &[TensorSpec],
+) -> Result<ProposalOutputs<usize>> {
+    let num = facts.num_proposals.map_or(Any, Exactly);
+    let num_channels = Exactly(facts.layout.num_box_channels());
+    let (boxes, scores, others) = match facts.layout {
+        ProposalLayout::TransFusion => (
+            vec![Exactly(1), num_channels, num],
+            vec![Exactly(1), Exactly(num_classes), num],
+            vec![Exactly(1), Exactly(2), num],
+        ),
+        ProposalLayout::BevFusion => (vec![num_channels, num], vec![num], vec![num]),
+    };
+    let mut names = facts.output_names.iter().cloned();
+    let boxes = floats("boxes", names.next(), vec![boxes]);
+    let scores = floats("scores", names.next(), vec![scores]);
+    let others = match facts.layout {
+        ProposalLayout::TransFusion => floats("directions", names.next(), vec![others]),
+        ProposalLayout::BevFusion => Expected {
+            what: "labels",
+            name: names.next(),
+            elements: vec![ElementType::I64, ElementType::I32],
+            shapes: vec![others],
+        },
+    };
+    let positions = bind(Side::Output, &[boxes, scores, others], found)?;
+    Ok(ProposalOutputs {
+        boxes: positions[0],
+        scores: positions[1],
+        directions_or_labels: positions[2],
     })
 }

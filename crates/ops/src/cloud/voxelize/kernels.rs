@@ -3,7 +3,7 @@
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, check_lens, check_threads, kernel_constant, mirrors, refused,
 };
-use det_post_types::{Count, Result};
+use det_post_types::{Count, RangeEnds, Result};
 
 /// Threads per block of every step but `number`.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("cloud/bucket_order.cuh", "kThreads");
@@ -28,12 +28,20 @@ pub struct GridArgs {
     min: [f32; 3],
     voxel_size: [f32; 3],
     size: [u32; 3],
+    max: [f32; 3],
+    both_ends_outside: u32,
 }
 
 impl GridArgs {
     /// The grid as kernels read it.
     pub fn new(grid: &det_post_types::Grid) -> Self {
-        Self { min: grid.range().min, voxel_size: grid.voxel_size_m(), size: grid.grid_size() }
+        Self {
+            min: grid.range().min,
+            voxel_size: grid.voxel_size_m(),
+            size: grid.grid_size(),
+            max: grid.range().max,
+            both_ends_outside: u32::from(grid.ends() == RangeEnds::BothOutside),
+        }
     }
 
     /// The number of cells, which must fit a `u32`.

@@ -6,8 +6,8 @@
 //! Points are not shuffled, so that the limits favour points that the sensor sends
 //! first; raise the limits if the counters rise.
 //!
-//! The cell of a point is `floor((p - min) / voxel_size)` in f32 ([`Grid::voxel_of`]);
-//! points outside the grid, including NaN, are dropped and counted. A pillar is a voxel
+//! The cell of a point is `floor((p - min) / voxel_size)` in f32 ([`Grid::voxel_of`], which also
+//! has the rule of Autoware's TransFusion); points outside the grid, including NaN, are dropped and counted. A pillar is a voxel
 //! of a grid that is one cell high.
 //!
 //! All results are integers, equal on CPU and CUDA. spconv's and mmcv's point-to-voxel

@@ -125,14 +125,25 @@ impl<T: Plain> PinnedBuffer<T> {
     /// `Argument` when the source has more values than this buffer holds; `Device` when it
     /// belongs to another stream or the copy fails.
     pub fn enqueue_download(&mut self, source: &DeviceBuffer<T>) -> Result<()> {
-        check_capacity("pinned", source.len, self.len)?;
+        self.enqueue_download_first(source, source.len)
+    }
+
+    /// Queues a copy of the first `num` values of a buffer to this one.
+    /// [`PinnedBuffer::values`] waits for it.
+    ///
+    /// # Errors
+    /// `Argument` when either side holds fewer; `Device` when the source belongs to another
+    /// stream or the copy fails.
+    pub fn enqueue_download_first(&mut self, source: &DeviceBuffer<T>, num: usize) -> Result<()> {
+        check_capacity("pinned", num, self.len)?;
+        check_capacity("device", num, source.len)?;
         self.stream.check_owns(&source.stream)?;
         self.stream.bind()?;
         // SAFETY: as in `download`; the slice ends before anything reads it, which needs
         // another borrow of `self` and waits for the event below.
-        let target = unsafe { std::slice::from_raw_parts_mut(self.address as *mut T, source.len) };
-        // SAFETY: both sides have `source.len` values and stay until the stream's work is
-        // done.
+        let target = unsafe { std::slice::from_raw_parts_mut(self.address as *mut T, num) };
+        // SAFETY: the target has `num` values, the source no fewer (checked); both stay until the
+        // stream's work is done.
         let copied =
             unsafe { result::memcpy_dtoh_async(target, source.address, self.stream.raw()) };
         // Also after an error: the copy may have been queued.
