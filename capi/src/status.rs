@@ -93,6 +93,8 @@ statuses! {
     UNSUPPORTED_DISTORTION = 28, "unsupported_distortion", UnsupportedDistortion;
     /// A message of another type than the one that is read of its topic.
     MESSAGE_TYPE = 29, "another_type", MessageType;
+    /// A compressed cloud does not decode.
+    CLOUD_CODEC = 30, "undecodable_cloud", CloudCodec;
     /// A pointer is null.
     NULL = 1001, "null_pointer";
     /// No object has this number: it was closed, or never opened, or is of another kind.

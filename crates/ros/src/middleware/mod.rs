@@ -29,8 +29,9 @@ pub use crate::{Durability, Qos, Reliability};
 use crate::cdr::Reader;
 use crate::messages::{
     BondStatus, CameraInfo, Clock, CompressedImage, Image, PointCloud2, TensorList, TfMessage,
-    TransformStamped,
+    TransformStamped, read_header,
 };
+use crate::packed_cloud::PackedCloud;
 use crate::{NodeName, Remaps};
 use det_post_types::{CloudView, Header, ImagePayload, ReceivedTensors, Result, Stamp};
 
@@ -189,6 +190,8 @@ pub enum InputKind {
     CompressedImage,
     /// `sensor_msgs/PointCloud2`.
     PointCloud2,
+    /// A cloud that is no `PointCloud2` on the wire.
+    PackedCloud(PackedCloud),
     /// `isaac_ros_tensor_list_interfaces/TensorList`.
     TensorList,
     /// `sensor_msgs/CameraInfo`.
@@ -205,12 +208,27 @@ pub enum InputKind {
 }
 
 impl InputKind {
+    /// The messages of clouds.
+    pub const CLOUDS: [Self; 5] = [
+        Self::PointCloud2,
+        Self::PackedCloud(PackedCloud::Compressed),
+        Self::PackedCloud(PackedCloud::LivoxDriver2),
+        Self::PackedCloud(PackedCloud::LivoxDriver),
+        Self::PackedCloud(PackedCloud::LivoxInterfaces),
+    ];
+
+    /// Whether messages of this ROS name are clouds.
+    pub fn is_cloud(type_name: &str) -> bool {
+        Self::CLOUDS.iter().any(|kind| kind.type_name() == type_name)
+    }
+
     /// The ROS name of the messages.
     pub fn type_name(self) -> &'static str {
         match self {
             Self::Image => Image::TYPE,
             Self::CompressedImage => CompressedImage::TYPE,
             Self::PointCloud2 => PointCloud2::TYPE,
+            Self::PackedCloud(packed) => packed.type_name(),
             Self::TensorList => TensorList::TYPE,
             Self::CameraInfo => CameraInfo::TYPE,
             Self::Transforms { .. } => TfMessage::TYPE,
@@ -252,6 +270,13 @@ pub enum Received<'a> {
         /// The points.
         view: &'a CloudView<'a>,
     },
+    /// Of `PackedCloud`, to be unpacked by [`Unpacker`](crate::packed_cloud::Unpacker).
+    Packed {
+        /// Stamp and frame.
+        header: Header<'a>,
+        /// The whole message.
+        cdr: &'a [u8],
+    },
     /// Of `TensorList`.
     Tensors {
         /// Stamp and frame.
@@ -280,6 +305,7 @@ impl Received<'_> {
         match self {
             Self::Image { header, .. }
             | Self::Cloud { header, .. }
+            | Self::Packed { header, .. }
             | Self::Tensors { header, .. } => Some(header.stamp),
             Self::CameraInfo(info) => Some(info.header.stamp),
             Self::Transform { .. } | Self::Clock(_) | Self::Bond(_) => None,
@@ -290,14 +316,15 @@ impl Received<'_> {
 /// Decodes a whole CDR message of a kind and passes it to the receiver.
 pub fn deliver(kind: InputKind, cdr: &[u8], receiver: &mut dyn FnMut(Result<Received<'_>>)) {
     let message = Reader::new(kind.type_name(), cdr);
-    if let Err(error) = message.and_then(|message| read(kind, message, receiver)) {
+    if let Err(error) = message.and_then(|message| read(kind, message, cdr, receiver)) {
         receiver(Err(error));
     }
 }
 
 fn read(
     kind: InputKind,
-    message: Reader<'_>,
+    mut message: Reader<'_>,
+    cdr: &[u8],
     receiver: &mut dyn FnMut(Result<Received<'_>>),
 ) -> Result<()> {
     match kind {
@@ -314,6 +341,9 @@ fn read(
         InputKind::PointCloud2 => {
             let cloud = PointCloud2::read(message)?;
             receiver(Ok(Received::Cloud { header: cloud.header, view: &cloud.view()? }));
+        }
+        InputKind::PackedCloud(_) => {
+            receiver(Ok(Received::Packed { header: read_header(&mut message)?, cdr }));
         }
         InputKind::TensorList => {
             let list = TensorList::read(message)?;
