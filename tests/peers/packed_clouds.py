@@ -1,8 +1,11 @@
 """Clouds packed by other implementations, and what these make of them again.
 
-packed_clouds.py FOLDER writes for each case NAME.TYPE.packed, a CDR message by rosbags, NAME.expected, the
-PointCloud2 that the peer's own decoder gives, and to cases.json the difference from the cloud that was
-packed that its format allows, by field ("exact" without any).
+packed_clouds.py FOLDER [DRACO] writes for each case NAME.packed, a CDR message by rosbags, NAME.expected, the
+PointCloud2 that the peer's own decoder gives, NAME.original, the points that were packed, in the same order,
+and to cases.json the type and the difference from those that the format allows, by field ("exact" without
+any). Of a folder DRACO every point cloud (*.drc) is a case.
+
+packed_clouds.py --few FILE writes a few small ones as JSON: name, type, and the messages in hexadecimal.
 """
 
 import json
@@ -54,7 +57,7 @@ for package in LIVOX_PACKAGES:
 
 random = np.random.default_rng(44)
 folder = pathlib.Path(sys.argv[1])
-cases = []
+cases, few = [], []
 
 
 def message(type_name, /, **values):
@@ -90,10 +93,13 @@ def layout(points, height):
 
 def write(name, type_name, packed, expected, original=None, tolerance="exact"):
     """`expected` is a PointCloud2; `original` are the points that were packed, in the order of `expected`."""
-    file = type_name.replace("/", "-")
-    (folder / f"{name}.{file}.packed").write_bytes(bytes(store.serialize_cdr(packed, type_name)))
-    cdr = store.serialize_cdr(expected, "sensor_msgs/msg/PointCloud2")
-    (folder / f"{name}.expected").write_bytes(bytes(cdr))
+    packed = bytes(store.serialize_cdr(packed, type_name))
+    expected = bytes(store.serialize_cdr(expected, "sensor_msgs/msg/PointCloud2"))
+    few.append({"name": name, "type": type_name, "packed": packed.hex(), "expected": expected.hex()})
+    if not folder.is_dir():
+        return
+    (folder / f"{name}.packed").write_bytes(packed)
+    (folder / f"{name}.expected").write_bytes(expected)
     if original is not None:
         (folder / f"{name}.original").write_bytes(original.tobytes())
     cases.append({"name": name, "type": type_name, "tolerance": tolerance})
@@ -131,14 +137,14 @@ PADDED = np.dtype([("x", "f4"), ("y", "f4"), ("z", "f4"), ("_gap", "V4"), ("inte
                    ("ring", "u2"), ("t", "u4"), ("delta", "i2"), ("_end", "V6")])
 
 
-def general():
-    points = sweep(5000, PACKED)
+def general(num=5000):
+    points = sweep(num, PACKED)
     points["z"][::17] = np.nan
     raw = points.tobytes()
     gzip = zlib.compressobj(6, zlib.DEFLATED, 31)
     # As point_cloud_transport's publisher: deflate in gzip's container under the name `zlib`.
     compressed("zlib", points, gzip.compress(raw) + gzip.flush(), "zlib")
-    compressed("zlib_container", points, zlib.compress(raw, 1), "zlib", height=50)
+    compressed("zlib_container", points, zlib.compress(raw, 1), "zlib", height=num // 10)
     compressed("zstd", points, zstandard.ZstdCompressor(3).compress(raw), "zstd", height=10)
     stream = zstandard.ZstdCompressor(1, write_content_size=False).compress(raw)
     compressed("zstd_unknown_size", points, stream, "zstd")
@@ -251,30 +257,75 @@ def all_of_draco():
     assert kinds == {True, False}, kinds
 
 
-def livox():
-    points = np.zeros(777, np.dtype([("offset_time", "u4"), ("x", "f4"), ("y", "f4"), ("z", "f4"), ("intensity", "u1"),
+def livox(num=777):
+    points = np.zeros(num, np.dtype([("offset_time", "u4"), ("x", "f4"), ("y", "f4"), ("z", "f4"), ("intensity", "u1"),
                                      ("tag", "u1"), ("line", "u1"), ("_end", "V1")]))
-    points["offset_time"] = np.arange(777) * 1000
+    points["offset_time"] = np.arange(num) * 1000
     for field in "xyz":
-        points[field] = random.normal(0, 30, 777)
+        points[field] = random.normal(0, 30, num)
     for field in ["intensity", "tag", "line"]:
-        points[field] = random.integers(0, 256, 777)
+        points[field] = random.integers(0, 256, num)
     for package in LIVOX_PACKAGES:
         custom = [
             message(f"{package}/msg/CustomPoint", offset_time=int(p["offset_time"]), x=float(p["x"]), y=float(p["y"]),
                     z=float(p["z"]), reflectivity=int(p["intensity"]), tag=int(p["tag"]), line=int(p["line"]))
             for p in points
         ]
-        for name, num in [(package, 777), (package + "_one", 1), (package + "_none", 0)]:
+        for name, num_points in [(package, num), (package + "_one", 1), (package + "_none", 0)]:
             packed = message(f"{package}/msg/CustomMsg", header=header(), timebase=1_700_000_000_123_456_789,
-                             point_num=num, lidar_id=3, rsvd=np.zeros(3, np.uint8), points=custom[:num])
-            data = np.frombuffer(points[:num].tobytes(), np.uint8)
-            expected = message("sensor_msgs/msg/PointCloud2", **layout(points[:num], 1), data=data)
+                             point_num=num_points, lidar_id=3, rsvd=np.zeros(3, np.uint8), points=custom[:num_points])
+            data = np.frombuffer(points[:num_points].tobytes(), np.uint8)
+            expected = message("sensor_msgs/msg/PointCloud2", **layout(points[:num_points], 1), data=data)
             write(name, f"{package}/msg/CustomMsg", packed, expected)
 
 
-general()
-all_of_cloudini()
-all_of_draco()
-livox()
-(folder / "cases.json").write_text(json.dumps(cases))
+def draco_files(files):
+    """Files of others, decoded by Google's library: the attributes in their order."""
+    kinds = {value: kind for kind, value in {"i1": 1, "u1": 2, "i2": 3, "u2": 4, "i4": 5, "u4": 6, "f4": 9}.items()}
+    for file in sorted(pathlib.Path(files).glob("*.drc")):
+        payload = file.read_bytes()
+        # The eighth byte says whether it is a mesh.
+        if payload[7] != 0:
+            continue
+        result = DracoPy.decode(payload)
+        attributes = {f"attribute_{index}": of for index, of in enumerate(result.attributes)}
+        dtype = [(name, kinds[of["data_type"]], (of["num_components"],)) for name, of in attributes.items()]
+        points = np.zeros(len(result.points), np.dtype(dtype))
+        for name, of in attributes.items():
+            points[name] = np.asarray(of["data"]).reshape(len(points), -1)
+        packed = message(COMPRESSED, **layout(points, 1), format="draco",
+                         compressed_data=np.frombuffer(payload, np.uint8))
+        data = np.frombuffer(points.tobytes(), np.uint8)
+        expected = message("sensor_msgs/msg/PointCloud2", **layout(points, 1), data=data)
+        write(f"file_{file.stem}", COMPRESSED, packed, expected, None, "decoder")
+
+
+def write_few(file):
+    general(20)
+    livox(3)
+    points = sweep(12, PADDED)
+    points["y"][5] = np.nan
+    steps = {field: 0.01 for field in "xyz"}
+    for version in pureini_versions():
+        for encoding, compression in [("LOSSY", "NONE"), ("LOSSY", "ZSTD"), ("LOSSLESS", "LZ4"), ("NONE", "NONE")]:
+            cloudini(f"cloudini_{version}_{encoding}_{compression}".lower(), points, encoding, compression, version, steps)
+        cloudini(f"cloudini_{version}_float64", sweep(12, PACKED), "LOSSY", "NONE", version, steps, binary=True)
+    xyz = random.uniform(-9, 9, (12, 3)).astype(np.float32)
+    ring = {"ring": (np.arange(12) % 4).astype(np.uint16)}
+    draco("draco_kd_tree", xyz, {}, compression_level=5, quantization_bits=11)
+    draco("draco_kd_tree_ring", xyz, ring, compression_level=1, quantization_bits=11)
+    intensity = {"intensity": xyz[:, 0] * 2, **ring}
+    draco("draco_sequential", xyz, intensity, compression_level=7, quantization_bits=11)
+    pathlib.Path(file).write_text("[\n" + ",\n".join(json.dumps(case) for case in few) + "\n]\n")
+
+
+if sys.argv[1] == "--few":
+    write_few(sys.argv[2])
+else:
+    general()
+    all_of_cloudini()
+    all_of_draco()
+    livox()
+    if len(sys.argv) > 2:
+        draco_files(sys.argv[2])
+    (folder / "cases.json").write_text(json.dumps(cases))
