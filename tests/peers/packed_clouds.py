@@ -218,9 +218,11 @@ def draco(name, xyz, others, **options):
     points["xyz"] = xyz
     for field, values in others.items():
         points[field] = values
-    # The longest side of the box around the points, in as many steps as the bits have.
-    step = np.ptp(xyz, axis=0).max() / (2 ** options["quantization_bits"] - 1)
-    tolerance = {"xyz": float(0.5 * step + 4e-6)}
+    # The longest side of the box around the points, in as many steps as the bits have. Steps are counted in single
+    # precision, whose 24 bits leave an error of the count, and the position is rounded to it.
+    bits = options["quantization_bits"]
+    step = np.ptp(xyz, axis=0).max() / (2**bits - 1)
+    tolerance = {"xyz": float((0.5 + 2.0 ** (bits - 24)) * step + 4e-6)}
     is_kd_tree = payload[8] == 1
     if is_kd_tree:
         # In another order: compared by the nearest step.

@@ -2,7 +2,8 @@
 
 use std::io::Read;
 
-use super::{Codecs, Fill, cloudini, contradicts, draco, undecodable};
+use super::codec::{Codecs, Fill, STAGE, contradicts, undecodable};
+use super::{cloudini, draco};
 use crate::messages::{CompressedPointCloud2, PointCloud2};
 use det_post_types::{Error, ErrorKind, Result};
 use flate2::bufread::{GzDecoder, ZlibDecoder};
@@ -55,7 +56,7 @@ impl CloudFormat {
                 "a cloud of format {format:?}; allowed: {names}. `ros2 run point_cloud_transport republish` makes \
                  another format or a PointCloud2 of it"
             );
-            Error::new(ErrorKind::Encoding, super::STAGE, message)
+            Error::new(ErrorKind::Encoding, STAGE, message)
         })
     }
 
@@ -168,11 +169,7 @@ fn product(factors: [u32; 2]) -> Result<usize> {
 }
 
 fn too_many() -> Error {
-    Error::new(
-        ErrorKind::TooLarge,
-        super::STAGE,
-        "the cloud has more bytes than this machine counts",
-    )
+    Error::new(ErrorKind::TooLarge, STAGE, "the cloud has more bytes than this machine counts")
 }
 
 /// Fills the data, and reads to the end, where the check sum is.

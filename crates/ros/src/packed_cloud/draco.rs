@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{contradicts, undecodable};
+use super::codec::{STAGE, contradicts, undecodable};
 use crate::messages::CompressedPointCloud2;
 use det_post_types::{Datatype, Error, ErrorKind, PointField, Result};
 use draco_core::{
@@ -74,7 +74,7 @@ impl Span {
         let unusable = || {
             let message =
                 format!("draco: field {field:?} is not within a point of {point_step} bytes");
-            Error::new(ErrorKind::PointField, super::STAGE, message)
+            Error::new(ErrorKind::PointField, STAGE, message)
         };
         let datatype = Datatype::from_ros(field.datatype).ok_or_else(unusable)?;
         let num_bytes = datatype.size().saturating_mul(field.count as usize);

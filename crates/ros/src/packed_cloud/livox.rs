@@ -1,6 +1,6 @@
 //! Livox's array of points: their layout is that of a `PointCloud2` with points of 20 bytes.
 
-use super::{Codecs, Fill, contradicts};
+use super::codec::{Codecs, Fill, contradicts};
 use crate::messages::{LivoxCustomMsg, PointCloud2};
 use det_post_types::{Datatype, PointField, PointFields, Result};
 

@@ -15,12 +15,14 @@
 //! crate `draco-core`.
 
 mod cloudini;
+mod codec;
 mod compressed;
 mod draco;
 mod livox;
 
 use crate::cdr::{Reader, Writer};
 use crate::messages::{CompressedPointCloud2, LivoxCustomMsg, PointCloud2};
+use codec::{Codecs, Fill, STAGE};
 use compressed::Compressed;
 use det_post_types::{Error, ErrorKind, Result};
 
@@ -71,35 +73,6 @@ pub struct Unpacker {
     codecs: Codecs,
 }
 
-/// The memory of decoders.
-#[derive(Default)]
-struct Codecs {
-    zstd: Zstd,
-    /// A chunk of Cloudini, decompressed.
-    chunk: Vec<u8>,
-}
-
-/// A decoder of zstd frames, which is made for the first.
-#[derive(Default)]
-struct Zstd(Option<zstd::bulk::Decompressor<'static>>);
-
-impl Zstd {
-    /// Decompresses frames to a buffer that is large enough for them; returns the number of bytes.
-    fn decompress(&mut self, frames: &[u8], buffer: &mut [u8]) -> std::io::Result<usize> {
-        let decompressor = match &mut self.0 {
-            Some(known) => known,
-            none => none.insert(zstd::bulk::Decompressor::new()?),
-        };
-        decompressor.decompress_to_buffer(frames, buffer)
-    }
-}
-
-/// What fills the data of a message.
-trait Fill {
-    /// Writes every byte of the data.
-    fn fill(&self, codecs: &mut Codecs, data: &mut [u8]) -> Result<()>;
-}
-
 impl Unpacker {
     /// Writes the cloud of a CDR message of a type, whose encapsulation header is included, as a CDR message of
     /// `sensor_msgs/PointCloud2` to the memory that `memory` gives for a number of bytes. It is called once the
@@ -128,13 +101,13 @@ impl Unpacker {
                 let message = CompressedPointCloud2::read(reader)?;
                 let packed = Compressed::new(&message)?;
                 let limited = Limited { max_data_bytes, num_bytes: packed.num_bytes()? };
-                self.write(&packed.cloud(), limited, &packed, memory)
+                self.write(&packed.cloud(), &limited, &packed, memory)
             }
             PackedCloud::LivoxDriver2 | PackedCloud::LivoxDriver | PackedCloud::LivoxInterfaces => {
                 let message = LivoxCustomMsg::read(reader)?;
                 let num_bytes = message.num_points() * LivoxCustomMsg::POINT_STEP;
                 let limited = Limited { max_data_bytes, num_bytes };
-                self.write(&livox::cloud(&message)?, limited, &message, memory)
+                self.write(&livox::cloud(&message)?, &limited, &message, memory)
             }
         }
     }
@@ -160,7 +133,7 @@ impl Unpacker {
     fn write<'m>(
         &mut self,
         cloud: &PointCloud2<'_>,
-        size: Limited,
+        size: &Limited,
         packed: &dyn Fill,
         memory: impl FnOnce(usize) -> &'m mut [u8],
     ) -> Result<()> {
@@ -171,7 +144,7 @@ impl Unpacker {
         let len = (after_data + 1).next_multiple_of(4);
         let bytes = memory(len);
         if bytes.len() != len {
-            let message = format!("{len} bytes are needed for a cloud, {} are there", bytes.len());
+            let message = format!("a cloud takes {len} bytes, {} are there", bytes.len());
             return Err(Error::new(ErrorKind::Memory, STAGE, message));
         }
         let (prefix, rest) = bytes.split_at_mut(self.prefix.len());
@@ -203,18 +176,6 @@ impl Limited {
         );
         Err(Error::new(ErrorKind::TooLarge, STAGE, message))
     }
-}
-
-const STAGE: &str = "unpack cloud";
-
-/// The error of a payload that does not decode.
-fn undecodable(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::CloudCodec, STAGE, message)
-}
-
-/// The error of sizes that contradict each other.
-fn contradicts(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Layout, STAGE, message)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The header of a payload, in text or binary.
 
-use super::super::{STAGE, undecodable};
 use super::input::Input;
+use crate::packed_cloud::codec::{STAGE, undecodable};
 use det_post_types::{Error, ErrorKind, MAX_POINT_FIELDS, Result};
 
 /// The first bytes of a payload; two digits of the version follow.

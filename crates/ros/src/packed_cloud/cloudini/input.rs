@@ -1,6 +1,6 @@
 //! Reading from bytes that are not trusted.
 
-use super::undecodable;
+use crate::packed_cloud::codec::undecodable;
 use det_post_types::{Error, Result};
 
 /// What is left of a payload or a chunk.

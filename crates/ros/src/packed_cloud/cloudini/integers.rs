@@ -11,7 +11,7 @@
 
 use super::header::{Encoding, Header};
 use super::input::{Bits, Input};
-use super::undecodable;
+use crate::packed_cloud::codec::undecodable;
 use det_post_types::Result;
 
 /// An integer field.

@@ -10,7 +10,7 @@ mod input;
 mod integers;
 mod values;
 
-use super::{Codecs, contradicts, undecodable};
+use super::codec::{Codecs, contradicts, undecodable};
 use crate::messages::CompressedPointCloud2;
 use det_post_types::Result;
 use header::{Compression, Header, Place};
@@ -74,9 +74,7 @@ fn check(header: &Header<'_>, message: &CompressedPointCloud2<'_>) -> Result<()>
         (mine.name, mine.offset, mine.kind.number()) == (field.name, field.offset, field.datatype)
     };
     if header.fields.len() != fields.len() || !header.fields.iter().zip(fields).all(is_same) {
-        return Err(contradicts(
-            "cloudini: the fields of the payload are not those of the message",
-        ));
+        return Err(contradicts("cloudini: payload and message have different fields"));
     }
     Ok(())
 }

@@ -12,7 +12,7 @@
 
 use super::header::{Encoding, Header, Kind, Place};
 use super::input::{Bits, Input};
-use super::undecodable;
+use crate::packed_cloud::codec::undecodable;
 use det_post_types::Result;
 
 /// A field and the state of its decoder.

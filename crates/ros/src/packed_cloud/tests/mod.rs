@@ -75,7 +75,9 @@ fn zstd_stream(data: &[u8]) -> Vec<u8> {
     zstd::stream::encode_all(data, 1).unwrap()
 }
 
-const GENERAL: [(&str, fn(&[u8]) -> Vec<u8>); 6] = [
+type Pack = fn(&[u8]) -> Vec<u8>;
+
+const GENERAL: [(&str, Pack); 6] = [
     ("zlib", gzip),
     ("zlib", zlib),
     ("zstd", zstd_frame),
