@@ -113,7 +113,7 @@ impl Info {
         for (index, input) in config.inputs.iter().enumerate() {
             let kind = match channel.live_input_kind(index) {
                 InputKind::CompressedImage => INPUT_COMPRESSED_IMAGE,
-                InputKind::PointCloud2 => INPUT_CLOUD,
+                InputKind::PointCloud2 | InputKind::PackedCloud(_) => INPUT_CLOUD,
                 InputKind::TensorList => INPUT_TENSORS,
                 _ => INPUT_IMAGE,
             };

@@ -95,6 +95,8 @@ statuses! {
     MESSAGE_TYPE = 29, "another_type", MessageType;
     /// A cloud fills fewer voxels than the network takes.
     TOO_FEW_VOXELS = 30, "too_few_voxels", TooFewVoxels;
+    /// A compressed cloud does not decode.
+    CLOUD_CODEC = 31, "undecodable_cloud", CloudCodec;
     /// A pointer is null.
     NULL = 1001, "null_pointer";
     /// No object has this number: it was closed, or never opened, or is of another kind.

@@ -6,8 +6,10 @@ use super::local_time::local_time;
 use super::{ExitStatus, stdout};
 use det_post_ros::bag::{BagReader, TopicInfo};
 use det_post_ros::messages::{
-    CameraInfo, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2, TfMessage,
+    CameraInfo, CompressedImage, CompressedPointCloud2, Detection2DArray, Detection3DArray, Image,
+    PointCloud2, TfMessage,
 };
+use det_post_ros::packed_cloud::{CloudFormat, MAX_DATA_BYTES, PackedCloud, Unpacker};
 use det_post_types::text::{LineBreaks, shown};
 use det_post_types::{Datatype, PointField, Result, Stamp};
 
@@ -127,14 +129,7 @@ fn describe(type_name: &str, data: &[u8]) -> Result<String> {
         }
         PointCloud2::TYPE => {
             let cloud = PointCloud2::decode(data)?;
-            let PointCloud2 { header, width, height, point_step, is_bigendian, .. } = &cloud;
-            let fields: Vec<String> = cloud.fields.as_slice().iter().map(field_text).collect();
-            let endian = if *is_bigendian { ", big endian" } else { "" };
-            format!(
-                "frame {}, {width}x{height} points of {point_step} bytes{endian}: {}",
-                header.frame_id,
-                fields.join(" ")
-            )
+            format!("frame {}, {}", cloud.header.frame_id, cloud_text(&cloud))
         }
         TfMessage::TYPE => {
             let mut edges = Vec::new();
@@ -153,8 +148,37 @@ fn describe(type_name: &str, data: &[u8]) -> Result<String> {
             let array = Detection3DArray::decode(data)?;
             format!("frame {}, {} detections", array.header.frame_id, array.detections.len())
         }
-        _ => String::new(),
+        other => match PackedCloud::of_type(other) {
+            Some(packed) => packed_text(packed, data)?,
+            None => String::new(),
+        },
     })
+}
+
+/// The layout of a cloud.
+fn cloud_text(cloud: &PointCloud2<'_>) -> String {
+    let PointCloud2 { width, height, point_step, is_bigendian, .. } = cloud;
+    let fields: Vec<String> = cloud.fields.as_slice().iter().map(field_text).collect();
+    let endian = if *is_bigendian { ", big endian" } else { "" };
+    format!("{width}x{height} points of {point_step} bytes{endian}: {}", fields.join(" "))
+}
+
+/// The layout of a packed cloud once it is unpacked, and what reads it.
+fn packed_text(packed: PackedCloud, data: &[u8]) -> Result<String> {
+    let mut memory = Vec::new();
+    Unpacker::default().unpack_to(packed, data, MAX_DATA_BYTES, &mut memory)?;
+    let cloud = PointCloud2::decode(&memory)?;
+    let format = match packed {
+        PackedCloud::Compressed => CloudFormat::of(&CompressedPointCloud2::decode(data)?)?.name(),
+        PackedCloud::LivoxDriver2 | PackedCloud::LivoxDriver | PackedCloud::LivoxInterfaces => {
+            "points of Livox"
+        }
+    };
+    let (frame_id, layout) = (cloud.header.frame_id, cloud_text(&cloud));
+    Ok(format!(
+        "frame {frame_id}, {format}, {} bytes, {layout}; read by LiDAR channels",
+        data.len()
+    ))
 }
 
 /// `intensity:F32@12`, with the count where it is not one.

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use det_post_ros::bag::{BagReader, TopicInfo};
-use det_post_ros::messages::{CompressedImage, Image, PointCloud2};
+use det_post_ros::messages::{CompressedImage, Image};
+use det_post_ros::middleware::InputKind;
 use det_post_types::{Error, ErrorKind, Result};
 
 /// The network of one channel and its topic.
@@ -147,7 +148,7 @@ fn is_image(topic: &TopicInfo) -> bool {
 }
 
 fn is_cloud(topic: &TopicInfo) -> bool {
-    topic.type_name == PointCloud2::TYPE
+    InputKind::is_cloud(&topic.type_name)
 }
 
 fn usage(message: String) -> Error {

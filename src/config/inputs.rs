@@ -9,6 +9,8 @@ use super::reader::Reader;
 use super::value::Length::OneOrMore;
 use super::value::{integer, list, number, one_of, path, recorded_topic, seconds};
 use det_post_ros::NodeName;
+use det_post_ros::messages::PointCloud2;
+use det_post_ros::packed_cloud::PackedCloud;
 
 /// One input of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +20,9 @@ pub struct InputConfig {
     /// Whether live images are `sensor_msgs/CompressedImage`. In a recording the type of
     /// the topic decides.
     pub is_compressed: bool,
+    /// The messages of live clouds; `None`: `sensor_msgs/PointCloud2`. In a recording the type of the
+    /// topic decides.
+    pub packed_cloud: Option<PackedCloud>,
     /// Topic of the camera's `sensor_msgs/CameraInfo`, absolute; `None`: not
     /// subscribed.
     pub camera_info: Option<String>,
@@ -93,13 +98,14 @@ const POLICIES: &[(&str, SyncPolicy)] =
 /// CameraInfo.
 pub(super) fn input(p: &mut Reader<'_>, node: &NodeName, is_image: bool) -> InputConfig {
     let topic = p.required("input", recorded_topic(), "Topic of the sensor's messages.");
-    let (is_compressed, camera_info) = match is_image {
-        true => (input_transport(p).is_compressed(&topic), camera_info(p)),
-        false => (false, None),
+    let (is_compressed, packed_cloud, camera_info) = match is_image {
+        true => (input_transport(p).is_compressed(&topic), None, camera_info(p)),
+        false => (false, cloud_transport(p).packed_cloud(&topic), None),
     };
     InputConfig {
         topic: node.expand(&topic),
         is_compressed,
+        packed_cloud,
         camera_info: camera_info.map(|topic| node.expand(&topic)),
         calibration_path: None,
     }
@@ -125,6 +131,60 @@ impl InputTransport {
             Self::Compressed => true,
         }
     }
+}
+
+#[derive(Clone, Copy)]
+enum CloudTransport {
+    Auto,
+    Raw,
+    Packed(PackedCloud),
+}
+
+const CLOUD_TRANSPORTS: &[(&str, CloudTransport)] = &[
+    ("auto", CloudTransport::Auto),
+    ("raw", CloudTransport::Raw),
+    ("compressed", CloudTransport::Packed(PackedCloud::Compressed)),
+    ("livox_ros_driver2", CloudTransport::Packed(PackedCloud::LivoxDriver2)),
+    ("livox_ros_driver", CloudTransport::Packed(PackedCloud::LivoxDriver)),
+    ("livox_interfaces", CloudTransport::Packed(PackedCloud::LivoxInterfaces)),
+];
+
+/// The ends of the topics of point_cloud_transport and Cloudini.
+const COMPRESSED_TOPICS: [&str; 5] = ["/compressed", "/draco", "/zlib", "/zstd", "/cloudini"];
+
+fn cloud_transport(p: &mut Reader<'_>) -> CloudTransport {
+    p.value(
+        "input_transport",
+        Fixed,
+        one_of(CLOUD_TRANSPORTS),
+        "auto",
+        "Type of the live input: sensor_msgs/PointCloud2 (`raw`), point_cloud_interfaces/CompressedPointCloud2 \
+         (`compressed`), or the CustomMsg of the package; `auto`: `compressed` for topics that end in \
+         `/compressed`, `/draco`, `/zlib`, `/zstd` or `/cloudini`.",
+    )
+}
+
+impl CloudTransport {
+    fn packed_cloud(self, topic: &str) -> Option<PackedCloud> {
+        match self {
+            Self::Auto => COMPRESSED_TOPICS
+                .iter()
+                .any(|end| topic.ends_with(end))
+                .then_some(PackedCloud::Compressed),
+            Self::Raw => None,
+            Self::Packed(packed) => Some(packed),
+        }
+    }
+}
+
+/// The `input_transport` of a channel that takes clouds of this ROS name; `None` for other types.
+pub fn cloud_transport_of(type_name: &str) -> Option<&'static str> {
+    let is_of = |transport: &CloudTransport| match transport {
+        CloudTransport::Auto => false,
+        CloudTransport::Raw => type_name == PointCloud2::TYPE,
+        CloudTransport::Packed(packed) => type_name == packed.type_name(),
+    };
+    CLOUD_TRANSPORTS.iter().find(|(_, transport)| is_of(transport)).map(|(name, _)| *name)
 }
 
 fn camera_info(p: &mut Reader<'_>) -> Option<String> {
@@ -179,6 +239,7 @@ pub(super) fn images(
         InputConfig {
             topic: topic.clone(),
             is_compressed: transport.is_compressed(topic),
+            packed_cloud: None,
             camera_info: match paths {
                 Some(_) => None,
                 None => Some(camera_info.unwrap_or_else(|| camera_info_beside(topic))),

@@ -61,7 +61,7 @@ pub use head::{
     SurroundFacts, SurroundKind, ViewFacts, VoxelFacts, VoxelPointFacts, YoloFacts, describe_file,
     fitting_heads,
 };
-pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy};
+pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy, cloud_transport_of};
 pub use lidar::{DensificationConfig, LidarConfig, SparseEncoderConfig};
 pub use like::{Like, Package, TranslatedParameter, TranslationOutcome, packages, parameter_table};
 pub use live::{LiveConfig, ProcessingTimeLimits};

@@ -11,6 +11,7 @@ use crate::config::{ChannelConfig, InputConfig};
 use crate::runtime::arrivals::{Arrivals, Note};
 use crate::runtime::input::InputSummary;
 use crate::runtime::slot::{Offered, SlotWriter};
+use crate::runtime::unpacking;
 use det_post_ops::device::PayloadMemory;
 use det_post_ros::middleware::{InputKind, Middleware, Receiver, Subscription};
 use det_post_types::{Error, ErrorKind, Result};
@@ -60,7 +61,7 @@ impl LiveInput {
     /// Subscribes to the topic and, if configured, to CameraInfo.
     ///
     /// # Errors
-    /// `Middleware` when the graph refuses.
+    /// `Middleware` when the graph refuses, `Io` when there is no thread.
     pub(super) fn subscribe(
         &mut self,
         middleware: &mut dyn Middleware,
@@ -77,9 +78,17 @@ impl LiveInput {
             max_payload_bytes: channel.live.max_payload_bytes,
             note: note(channel, self.index, Arc::clone(state)),
         };
-        let (receiver, buffers) = arrivals.into_receiver();
         let qos = channel.live.qos;
-        let sensor = middleware.subscribe_into(topic, self.kind, qos, receiver, buffers)?;
+        let sensor = match self.kind {
+            InputKind::PackedCloud(packed) => {
+                let receiver = unpacking::receiver(packed, arrivals)?;
+                middleware.subscribe(topic, self.kind, qos, receiver)?
+            }
+            kind => {
+                let (receiver, buffers) = arrivals.into_receiver();
+                middleware.subscribe_into(topic, kind, qos, receiver, buffers)?
+            }
+        };
         let camera_info = match camera_info {
             None => None,
             Some(topic) => {

@@ -17,6 +17,7 @@ use det_post_ros::messages::{
     TransitionEvent, YoloDetectionArray,
 };
 use det_post_ros::middleware::{Qos, ServiceKind};
+use det_post_ros::packed_cloud::PackedCloud;
 
 /// The tables of `docs/live-node.md` by their names.
 pub fn manual_tables() -> [(&'static str, String); 3] {
@@ -55,6 +56,9 @@ fn topics() -> String {
     let note = "in, of camera channels with `engine.kind: external`";
     row("INPUT", TensorList::TYPE, sensor, note);
     row("INPUT", PointCloud2::TYPE, sensor, "in, of lidar channels");
+    for packed in PackedCloud::ALL {
+        row("INPUT", packed.type_name(), sensor, "in, of lidar channels with `input_transport`");
+    }
     let note = "in, of lidar channels with past sweeps";
     row("/tf", TfMessage::TYPE, &TF_QOS, note);
     row("/tf_static", TfMessage::TYPE, &TF_STATIC_QOS, note);

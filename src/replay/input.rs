@@ -164,7 +164,8 @@ pub(super) fn frame_input<'a>(message: &Received<'a>) -> Option<FrameInput<'a>> 
         Received::Image { header, payload } => Some(FrameInput::image(header, payload)),
         Received::Cloud { header, view } => Some(FrameInput::cloud(header, view)),
         Received::Tensors { header, tensors } => Some(FrameInput::tensors(header, tensors)),
-        Received::CameraInfo(_)
+        Received::Packed { .. }
+        | Received::CameraInfo(_)
         | Received::Transform { .. }
         | Received::Clock(_)
         | Received::Bond(_) => None,

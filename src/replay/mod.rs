@@ -22,6 +22,7 @@ mod threads;
 mod topics;
 mod transforms;
 mod turns;
+mod unpacked;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

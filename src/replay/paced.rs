@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::channel::ReplayChannel;
 use super::context::{Reading, ReplayContext};
 use super::input::{CalibrationTopic, InputTopic, ReplayInput};
+use super::unpacked::Unpacked;
 use crate::config::ChannelConfig;
 use crate::runtime::account::Account;
 use crate::runtime::input::InputTotals;
@@ -34,6 +35,9 @@ struct Feeder {
     calibrations: Vec<CalibrationTopic>,
     /// Messages that cannot be decoded, of a channel with one input.
     refused: Account,
+    unpacked: Unpacked,
+    /// The most bytes of the data of a packed cloud.
+    max_unpacked_bytes: usize,
 }
 
 struct Input {
@@ -55,7 +59,12 @@ impl Feeder {
         if let Err(error) = topic.check_type(message) {
             return refuse(is_single.then_some(&mut self.refused), totals, &error);
         }
-        deliver(topic.kind, message.data, &mut |received| match received
+        let unpacked = self.unpacked.of(topic.kind, message.data, self.max_unpacked_bytes);
+        let (kind, data) = match unpacked {
+            Ok(unpacked) => unpacked,
+            Err(error) => return refuse(is_single.then_some(&mut self.refused), totals, &error),
+        };
+        deliver(kind, data, &mut |received| match received
             .and_then(|received| writer.offer(&received, usize::MAX))
         {
             Ok(Offered::Waiting) => totals.num_received += 1,
@@ -168,7 +177,11 @@ fn open(channel: &mut ReplayChannel, factor: f64) -> (Feeder, SlotReader) {
     let calibrations =
         channel.inputs_mut().iter().filter_map(|input| input.calibration.clone()).collect();
     let inputs = channel.inputs_mut().iter_mut().zip(writers).map(input).collect();
-    (Feeder { inputs, closer, losses, calibrations, refused: Account::new() }, reader)
+    let max_unpacked_bytes = channel.config().live.max_payload_bytes;
+    let (refused, unpacked) = (Account::new(), Unpacked::default());
+    let feeder =
+        Feeder { inputs, closer, losses, calibrations, refused, unpacked, max_unpacked_bytes };
+    (feeder, reader)
 }
 
 /// Writes the recording to the slots at its pace, until the thread of a channel ends early.

@@ -2,7 +2,8 @@
 
 use crate::config::{ChannelConfig, ChannelKind, Config, InputConfig};
 use det_post_ros::bag::{BagReader, TopicInfo};
-use det_post_ros::messages::{CompressedImage, Image, PointCloud2};
+use det_post_ros::messages::{CompressedImage, Image};
+use det_post_ros::middleware::InputKind;
 use det_post_types::{EngineKind, Error, ErrorKind};
 
 /// The configured channels whose reference input the recording holds.
@@ -23,14 +24,14 @@ pub(super) fn channels_in(config: &Config, topics: &[TopicInfo]) -> Vec<ChannelC
 
 /// The only topic of the recording that a channel of one input can read.
 fn only_topic<'a>(channel: &ChannelConfig, topics: &'a [TopicInfo]) -> Option<&'a str> {
-    let types: &[&str] = match &channel.kind {
+    let is_fitting = |topic: &&TopicInfo| match &channel.kind {
         ChannelKind::Camera(camera) if camera.engine.kind != EngineKind::External => {
-            &[Image::TYPE, CompressedImage::TYPE]
+            [Image::TYPE, CompressedImage::TYPE].contains(&topic.type_name.as_str())
         }
-        ChannelKind::Lidar(_) => &[PointCloud2::TYPE],
-        ChannelKind::Camera(_) | ChannelKind::Surround(_) => &[],
+        ChannelKind::Lidar(_) => InputKind::is_cloud(&topic.type_name),
+        ChannelKind::Camera(_) | ChannelKind::Surround(_) => false,
     };
-    let mut fitting = topics.iter().filter(|topic| types.contains(&topic.type_name.as_str()));
+    let mut fitting = topics.iter().filter(is_fitting);
     let topic = fitting.next()?;
     fitting.next().is_none().then_some(topic.name.as_str())
 }

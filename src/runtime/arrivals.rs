@@ -7,6 +7,7 @@
 //! middleware drops [`MessageBuffers`], it puts no messages together, and there are no such buffers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::slot::{Offered, SlotWriter};
 use det_post_ops::device::PayloadMemory;
@@ -142,7 +143,7 @@ impl MessageMemory for Arriving {
         let num_bytes = memory.bytes().len();
         let mut slot = lock(&shared.slot);
         let (writer, note) = &mut *slot;
-        note(writer.swap_in(shared.kind, memory, shared.max_payload_bytes));
+        note(writer.swap_in(shared.kind, memory, shared.max_payload_bytes, Instant::now()));
         drop(slot);
         // The slot's own buffers are smaller at first.
         memory.reserve(num_bytes);
@@ -193,6 +194,7 @@ mod tests {
         let input = InputConfig {
             topic: "/image".to_owned(),
             is_compressed: false,
+            packed_cloud: None,
             camera_info: None,
             calibration_path: None,
         };

@@ -114,7 +114,7 @@ impl Channel {
             Some(PayloadKind::Image) => {
                 ("images", &[InputKind::Image, InputKind::CompressedImage][..])
             }
-            Some(PayloadKind::Cloud) => ("point clouds", &[InputKind::PointCloud2][..]),
+            Some(PayloadKind::Cloud) => ("point clouds", &InputKind::CLOUDS[..]),
             Some(PayloadKind::Tensors) => ("lists of tensors", &[InputKind::TensorList][..]),
             None => ("nothing", &[][..]),
         };
@@ -130,9 +130,13 @@ impl Channel {
 
     /// The kind of a live input.
     pub fn live_input_kind(&self, input: usize) -> InputKind {
-        let is_compressed = self.config.inputs.get(input).is_some_and(|input| input.is_compressed);
+        let config = self.config.inputs.get(input);
+        let is_compressed = config.is_some_and(|input| input.is_compressed);
+        let packed_cloud = config.and_then(|input| input.packed_cloud);
         match self.needs.get(input).map(|needs| needs.kind) {
-            Some(PayloadKind::Cloud) => InputKind::PointCloud2,
+            Some(PayloadKind::Cloud) => {
+                packed_cloud.map_or(InputKind::PointCloud2, InputKind::PackedCloud)
+            }
             Some(PayloadKind::Tensors) => InputKind::TensorList,
             _ if is_compressed => InputKind::CompressedImage,
             _ => InputKind::Image,

@@ -128,7 +128,8 @@ impl MessageBuffer {
                 self.tensors = *tensors.entries();
                 (header, Layout::Tensors, tensors.bytes())
             }
-            Received::CameraInfo(_)
+            Received::Packed { .. }
+            | Received::CameraInfo(_)
             | Received::Transform { .. }
             | Received::Clock(_)
             | Received::Bond(_) => return Err(not_of_a_sensor()),
@@ -174,6 +175,11 @@ impl MessageBuffer {
     /// The time of arrival; `None` for a buffer without a message.
     pub fn arrived(&self) -> Option<Instant> {
         self.arrived
+    }
+
+    /// Sets the time of arrival of a message that took time to put into the buffer.
+    pub fn set_arrived(&mut self, at: Instant) {
+        self.arrived = Some(at);
     }
 
     /// Acquisition time.

@@ -6,6 +6,7 @@
 //! | [`channel`] | from frames to detections, in a replay and in the live node |
 //! | [`message_buffer`], [`synchronizer`], `frame_builder` | from messages to frames |
 //! | [`arrivals`], [`slot`], `input` | messages of a middleware in memory of the slot, the newest frame of live inputs, and the counters of their messages |
+//! | `unpacking` | clouds that are no `PointCloud2` on the wire, unpacked ahead of the slot |
 //! | [`supervisor`] | the detector, which is built again after a failure of its device |
 //! | [`isolated`] | a detector in a separate process |
 //! | `metrics`, [`trace`] | counters for Prometheus, frames over time for Perfetto |
@@ -35,6 +36,7 @@ pub(crate) mod stamps;
 pub mod supervisor;
 pub mod synchronizer;
 pub mod trace;
+pub(crate) mod unpacking;
 
 pub use frame_builder::Sequence;
 pub use stamps::StampOrder;

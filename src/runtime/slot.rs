@@ -41,7 +41,7 @@ pub enum Loss {
     Abandoned,
 }
 
-/// Receives losses: the input, the kind and the number of messages. Called under
+/// Receives losses: the input, the kind and the number of messages. May be called under
 /// the lock of the slot.
 pub type LossCounter = Arc<dyn Fn(usize, Loss, u64) + Send + Sync>;
 
@@ -165,7 +165,7 @@ impl SlotWriter {
     }
 
     /// As [`SlotWriter::offer`] for memory that holds a whole CDR message, which the slot takes
-    /// over. Memory that is free takes its place.
+    /// over, and that arrived at `arrived`. Memory that is free takes its place.
     ///
     /// # Errors
     /// Returns the errors of [`MessageBuffer::swap_in`]; `StampNotNewer` with several inputs.
@@ -174,9 +174,17 @@ impl SlotWriter {
         kind: InputKind,
         memory: &mut PayloadMemory,
         max_payload_bytes: usize,
+        arrived: Instant,
     ) -> Result<Offered> {
-        sole(&mut self.buffer)?.swap_in(kind, memory, max_payload_bytes)?;
+        let buffer = sole(&mut self.buffer)?;
+        buffer.swap_in(kind, memory, max_payload_bytes)?;
+        buffer.set_arrived(arrived);
         self.submit()
+    }
+
+    /// Counts a message of the input that is lost before it is offered.
+    pub fn count_loss(&self, loss: Loss) {
+        (self.shared.count_loss)(self.input, loss, 1);
     }
 
     /// Adds the message in the buffer.
@@ -362,6 +370,7 @@ mod tests {
         let input = |number| InputConfig {
             topic: format!("/camera{number}"),
             is_compressed: false,
+            packed_cloud: None,
             camera_info: None,
             calibration_path: None,
         };

@@ -26,6 +26,7 @@ pub mod memory_middleware;
 pub mod messages;
 pub mod network;
 pub mod one_input_slot;
+pub mod packed_clouds;
 #[path = "../../examples/make_sample/parameters.rs"]
 pub mod parameters;
 pub mod pipelined;

@@ -12,6 +12,7 @@ pub fn one_input_slot() -> (SlotWriter, SlotReader, SlotCloser) {
     let input = InputConfig {
         topic: "/input".into(),
         is_compressed: false,
+        packed_cloud: None,
         camera_info: None,
         calibration_path: None,
     };

@@ -8,8 +8,8 @@
 mod common;
 
 use common::{
-    camera_net, counting_pillars, drive, memory_middleware, pipelined, recording, replay, require,
-    session, stand_in,
+    camera_net, counting_pillars, drive, memory_middleware, packed_clouds as packed, pipelined,
+    recording, replay, require, session, stand_in,
 };
 
 mod calibration;
@@ -20,6 +20,7 @@ mod in_flight;
 mod observed;
 mod other_stacks;
 mod outputs;
+mod packed_clouds;
 mod process;
 mod proposals;
 mod services;

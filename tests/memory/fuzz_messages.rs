@@ -300,7 +300,7 @@ const LENGTHS: [u32; 12] = [
 ];
 
 /// One to four mutations; most of them near the head, where the lengths are.
-fn mutate(cdr: &mut Vec<u8>, seeds: &[Message], random: &mut Random) {
+pub(super) fn mutate(cdr: &mut Vec<u8>, seeds: &[Message], random: &mut Random) {
     for _ in 0..=random.below(4) {
         let reach = if random.below(4) == 0 { cdr.len() } else { cdr.len().min(512) };
         let at = random.below(reach);

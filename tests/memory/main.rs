@@ -16,6 +16,7 @@ mod allocations;
 mod allocator;
 mod fuzz_bags;
 mod fuzz_cameras;
+mod fuzz_clouds;
 mod fuzz_messages;
 mod fuzz_networks;
 mod live_memory;

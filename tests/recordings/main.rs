@@ -24,6 +24,7 @@ mod message_types;
 mod messages;
 mod mistaken_messages;
 mod nan_scores;
+mod packed_clouds;
 mod proposals;
 mod rotated_boxes;
 mod shortened_bags;

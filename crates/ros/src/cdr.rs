@@ -93,6 +93,11 @@ impl<'a> Reader<'a> {
         Self { message_type, body, offset: 0, big_endian }
     }
 
+    /// Whether numbers are big endian.
+    pub fn is_big_endian(&self) -> bool {
+        self.big_endian
+    }
+
     /// Number of bytes that are not read yet.
     pub fn remaining(&self) -> usize {
         self.body.len() - self.offset
@@ -194,6 +199,16 @@ impl<'a> Reader<'a> {
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let len = self.sequence_len(1)?;
         self.take(len)
+    }
+
+    /// The next field, a sequence of structs of `size` bytes whose largest number has four: their bytes as on the
+    /// wire, `stride` from one to the next.
+    ///
+    /// # Errors
+    /// `Message` when that many structs exceed the message.
+    pub fn structs(&mut self, size: usize, stride: usize) -> Result<&'a [u8]> {
+        let len = self.sequence_len(size)?;
+        self.take(len.saturating_mul(stride).saturating_sub(stride - size))
     }
 
     /// The number of elements of a sequence. Its first element is the next field.

@@ -15,6 +15,7 @@ pub mod dds;
 pub mod messages;
 pub mod middleware;
 pub mod output_folder;
+pub mod packed_cloud;
 #[cfg(feature = "ros2")]
 pub mod ros2;
 #[cfg(any(feature = "dds", feature = "ros2"))]

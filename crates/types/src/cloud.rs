@@ -34,6 +34,11 @@ impl Datatype {
         [I8, U8, I16, U16, I32, U32, F32, F64].get(usize::from(value).checked_sub(1)?).copied()
     }
 
+    /// Its `PointField.datatype` value.
+    pub fn to_ros(self) -> u8 {
+        self as u8 + 1
+    }
+
     /// Size of one value in bytes.
     pub fn size(self) -> usize {
         match self {

@@ -50,6 +50,8 @@ named! {
         PointField => "unusable_point_field",
         /// A compressed image does not decode.
         Codec => "undecodable_image",
+        /// A compressed cloud does not decode.
+        CloudCodec => "undecodable_cloud",
         /// A transform is unknown at the requested time.
         Transform => "missing_transform",
         /// A time that a recording cannot represent: before 1970.

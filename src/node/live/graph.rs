@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::config::cloud_transport_of;
 use crate::node::status::TopicStatus;
 use det_post_ros::middleware::{MiddlewareEvent, advice_for_type};
 
@@ -40,7 +41,12 @@ impl Graph {
                 self.note_mismatch(topic, format!("a peer has another {policy}"));
             }
             MiddlewareEvent::IncompatibleType { topic, found, expected } => {
-                let advice = advice_for_type(&found);
+                let advice = match cloud_transport_of(&found) {
+                    Some(transport) if cloud_transport_of(&expected).is_some() => {
+                        format!("; set `input_transport: {transport}` of the channel")
+                    }
+                    _ => advice_for_type(&found),
+                };
                 let event = format!("a peer has type {found}, this node {expected}{advice}");
                 self.note_mismatch(topic, event);
             }

@@ -11,6 +11,7 @@ use crate::replay::input::frame_input;
 use crate::runtime::frame_messages::FrameMessages;
 use det_post_ros::bag::{BagMessage, Mapped};
 use det_post_ros::middleware::{InputKind, deliver};
+use det_post_ros::packed_cloud::Unpacker;
 use det_post_types::{CameraCalibration, Error, ErrorKind, Result};
 
 /// A message of the recording whose frame is in flight.
@@ -81,9 +82,30 @@ impl SubmittedMessage {
         Self { data: MessageData::Lent, copy: self.copy, calibration, pose: None }
     }
 
+    /// Unpacks a packed cloud of the reader, which is a `PointCloud2` from then on. Other messages remain with the
+    /// reader.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Unpacker::unpack`].
+    pub(super) fn unpack(
+        &mut self,
+        kind: InputKind,
+        data: &[u8],
+        unpacker: &mut Unpacker,
+        max_bytes: usize,
+    ) -> Result<()> {
+        let InputKind::PackedCloud(packed) = kind else { return Ok(()) };
+        unpacker.unpack_to(packed, data, max_bytes, &mut self.copy)?;
+        self.data = MessageData::Copied;
+        Ok(())
+    }
+
     /// Keeps the bytes of the message beyond the reader's loan, without a copy where they are in a
-    /// mapped file.
+    /// mapped file. A cloud that was unpacked is kept already.
     pub(super) fn keep(&mut self, message: &BagMessage<'_>) {
+        if matches!(self.data, MessageData::Copied) {
+            return;
+        }
         self.data = match message.place() {
             Some((file, place)) => MessageData::Mapped(file.clone(), place),
             None => {

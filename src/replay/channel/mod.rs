@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::config::ChannelConfig;
 use crate::replay::context::ReplayContext;
 use crate::replay::input::{CalibrationTopic, InputTopic, ReplayInput};
+use crate::replay::unpacked::Unpacked;
 use crate::runtime::Factory;
 use crate::runtime::account::Account;
 use crate::runtime::channel::Channel;
@@ -19,7 +20,7 @@ use crate::runtime::frame_messages::Calibrations;
 use crate::runtime::slot::Loss;
 use det_post_ops::device::PayloadMemory;
 use det_post_ros::bag::{BagMessage, TopicInfo, check_log_time};
-use det_post_ros::middleware::{Received, deliver};
+use det_post_ros::middleware::{InputKind, Received, deliver};
 use det_post_types::{CameraCalibration, Result, Stamp};
 use kept::{SubmittedMessage, SubmittedMessages};
 
@@ -38,6 +39,7 @@ pub(super) struct ReplayChannel {
     messages: Option<SubmittedMessages>,
     /// Memory of frames that are over, to be used again.
     spare: Vec<SubmittedMessage>,
+    unpacked: Unpacked,
 }
 
 /// A frame of several inputs that is closed: when, and why it is refused.
@@ -85,6 +87,7 @@ impl ReplayChannel {
             submitted: VecDeque::new(),
             messages: None,
             spare: Vec::new(),
+            unpacked: Unpacked::default(),
         })
     }
 
@@ -186,14 +189,31 @@ impl ReplayChannel {
         if let Err(error) = self.inputs[input].topic.check_type(message) {
             return self.refuse(input, &error, message.log_time, context);
         }
-        deliver(kind, message.data, &mut |received| {
-            let kept = received.and_then(|received| self.wait(input, &received, message.log_time));
+        let mut unpacked = std::mem::take(&mut self.unpacked);
+        let max_bytes = self.config().live.max_payload_bytes;
+        match unpacked.of(kind, message.data, max_bytes) {
+            Ok((kind, data)) => self.receive(input, (kind, data), message.log_time, context),
+            Err(error) => self.refuse(input, &error, message.log_time, context),
+        }
+        self.unpacked = unpacked;
+    }
+
+    /// Keeps a message of several inputs, or counts why it cannot be used.
+    fn receive(
+        &mut self,
+        input: usize,
+        (kind, data): (InputKind, &[u8]),
+        log_time: Stamp,
+        context: &ReplayContext<'_>,
+    ) {
+        deliver(kind, data, &mut |received| {
+            let kept = received.and_then(|received| self.wait(input, &received, log_time));
             match kept {
                 Ok(()) => {
-                    let is_owned = context.owns(message.log_time);
+                    let is_owned = context.owns(log_time);
                     self.inputs[input].totals.num_received += u64::from(is_owned);
                 }
-                Err(error) => self.refuse(input, &error, message.log_time, context),
+                Err(error) => self.refuse(input, &error, log_time, context),
             }
         });
     }

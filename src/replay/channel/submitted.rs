@@ -41,10 +41,15 @@ impl ReplayChannel {
         let feed = context.transforms.as_ref();
         let lookup = feed.map(|feed| |to: &str, from: &str, at| lock(feed).lookup(to, from, at));
         let lookup = lookup.as_ref().map(|lookup| lookup as _);
-        let channel = &mut self.channel;
-        let begun =
-            submitted.with_input(kind, message.data, |inputs| channel.submit(inputs, lookup));
-        let begun = begun.flatten();
+        let Self { channel, unpacked, inputs, .. } = self;
+        let recorded = inputs.first().map_or(kind, |input| input.topic.kind);
+        let max_bytes = channel.config().live.max_payload_bytes;
+        let begun = submitted
+            .unpack(recorded, message.data, &mut unpacked.unpacker, max_bytes)
+            .and_then(|()| {
+                submitted.with_input(kind, message.data, |inputs| channel.submit(inputs, lookup))
+            })
+            .flatten();
         if begun.is_ok() {
             if is_kept {
                 submitted.keep(message);
@@ -128,9 +133,13 @@ impl ReplayChannel {
         }
     }
 
-    /// The kind of the messages of the first input.
+    /// The kind of the messages of the first input, once they are unpacked.
     fn single_kind(&self) -> InputKind {
-        self.inputs.first().map_or(InputKind::Image, |input| input.topic.kind)
+        match self.inputs.first().map(|input| input.topic.kind) {
+            Some(InputKind::PackedCloud(_)) => InputKind::PointCloud2,
+            Some(kind) => kind,
+            None => InputKind::Image,
+        }
     }
 
     /// Forgets the poses of the previous run if the stamps have started over.

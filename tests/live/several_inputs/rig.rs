@@ -62,6 +62,7 @@ fn add_second_input(channel: &mut ChannelConfig, topic: &str) {
     channel.inputs.push(InputConfig {
         topic,
         is_compressed: false,
+        packed_cloud: None,
         camera_info: None,
         calibration_path: None,
     });

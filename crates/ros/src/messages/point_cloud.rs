@@ -56,6 +56,20 @@ impl<'a> PointCloud2<'a> {
     }
 }
 
+impl PointCloud2<'_> {
+    /// Writes the message up to the first of `num_bytes` of its data, which are not its own.
+    pub(crate) fn write_up_to_data(&self, num_bytes: usize, writer: &mut Writer<'_>) {
+        self.header.write(writer);
+        writer.u32(self.height);
+        writer.u32(self.width);
+        self.fields.write(writer);
+        writer.bool(self.is_bigendian);
+        writer.u32(self.point_step);
+        writer.u32(self.row_step);
+        writer.sequence_len(num_bytes);
+    }
+}
+
 impl<'a> Field<'a> for PointFields<'a> {
     const MIN_SIZE: usize = 4;
 

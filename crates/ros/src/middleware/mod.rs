@@ -12,11 +12,13 @@
 //! Topic and service names are in the form of the node (`/x`, `x`, `~/x`); the
 //! middleware expands and remaps them. Every method may be called at any time.
 
+mod received;
 mod service;
 mod stamp_gaps;
 #[cfg(any(feature = "dds", feature = "ros2"))]
 mod watchers;
 
+pub use received::{InputKind, Received, deliver};
 #[cfg(any(feature = "dds", feature = "ros2"))]
 pub(crate) use service::switch_handler;
 pub use service::{DescribedType, Request, Response, ServiceKind, Switch};
@@ -26,13 +28,8 @@ pub(crate) use watchers::Watchers;
 
 pub use crate::{Durability, Qos, Reliability};
 
-use crate::cdr::Reader;
-use crate::messages::{
-    BondStatus, CameraInfo, Clock, CompressedImage, Image, PointCloud2, TensorList, TfMessage,
-    TransformStamped,
-};
 use crate::{NodeName, Remaps};
-use det_post_types::{CloudView, Header, ImagePayload, ReceivedTensors, Result, Stamp};
+use det_post_types::Result;
 
 /// Options that every middleware is opened with.
 #[derive(Clone, Debug)]
@@ -180,46 +177,6 @@ pub type Handler = Box<dyn Fn(Request) -> Response + Send + Sync>;
 /// Receives events, on any thread.
 pub type Watcher = Box<dyn Fn(MiddlewareEvent) + Send + Sync>;
 
-/// The messages that a node subscribes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum InputKind {
-    /// `sensor_msgs/Image`.
-    Image,
-    /// `sensor_msgs/CompressedImage`.
-    CompressedImage,
-    /// `sensor_msgs/PointCloud2`.
-    PointCloud2,
-    /// `isaac_ros_tensor_list_interfaces/TensorList`.
-    TensorList,
-    /// `sensor_msgs/CameraInfo`.
-    CameraInfo,
-    /// `tf2_msgs/TFMessage`.
-    Transforms {
-        /// Whether the transforms hold for all time (`/tf_static`).
-        is_static: bool,
-    },
-    /// `rosgraph_msgs/Clock`.
-    Clock,
-    /// `bond/Status`.
-    Bond,
-}
-
-impl InputKind {
-    /// The ROS name of the messages.
-    pub fn type_name(self) -> &'static str {
-        match self {
-            Self::Image => Image::TYPE,
-            Self::CompressedImage => CompressedImage::TYPE,
-            Self::PointCloud2 => PointCloud2::TYPE,
-            Self::TensorList => TensorList::TYPE,
-            Self::CameraInfo => CameraInfo::TYPE,
-            Self::Transforms { .. } => TfMessage::TYPE,
-            Self::Clock => Clock::TYPE,
-            Self::Bond => BondStatus::TYPE,
-        }
-    }
-}
-
 /// What to do about a topic whose messages are video, to append to the error that names its
 /// type; empty for other types.
 pub fn advice_for_type(type_name: &str) -> String {
@@ -233,104 +190,6 @@ pub fn advice_for_type(type_name: &str) -> String {
          -p in_transport:={transport} -p out_transport:=raw -r in/{transport}:=TOPIC -r out:=DECODED` and \
          use DECODED (docs/troubleshooting.md)"
     )
-}
-
-/// A message that arrived, borrowed from the middleware for the duration of the call.
-#[derive(Clone, Copy, Debug)]
-pub enum Received<'a> {
-    /// Of `Image` and `CompressedImage`.
-    Image {
-        /// Stamp and frame.
-        header: Header<'a>,
-        /// Pixels, or a compressed file.
-        payload: ImagePayload<'a>,
-    },
-    /// Of `PointCloud2`.
-    Cloud {
-        /// Stamp and frame.
-        header: Header<'a>,
-        /// The points.
-        view: &'a CloudView<'a>,
-    },
-    /// Of `TensorList`.
-    Tensors {
-        /// Stamp and frame.
-        header: Header<'a>,
-        /// The tensors.
-        tensors: &'a ReceivedTensors<'a>,
-    },
-    /// Of `CameraInfo`.
-    CameraInfo(&'a CameraInfo<'a>),
-    /// A transform of a `TFMessage`; each transform is a separate call.
-    Transform {
-        /// The transform, unchecked.
-        transform: TransformStamped<'a>,
-        /// Whether it holds for all time.
-        is_static: bool,
-    },
-    /// Of `Clock`.
-    Clock(Stamp),
-    /// Of `Bond`.
-    Bond(BondStatus<'a>),
-}
-
-impl Received<'_> {
-    /// The stamp of a message that has one header.
-    pub fn stamp(&self) -> Option<Stamp> {
-        match self {
-            Self::Image { header, .. }
-            | Self::Cloud { header, .. }
-            | Self::Tensors { header, .. } => Some(header.stamp),
-            Self::CameraInfo(info) => Some(info.header.stamp),
-            Self::Transform { .. } | Self::Clock(_) | Self::Bond(_) => None,
-        }
-    }
-}
-
-/// Decodes a whole CDR message of a kind and passes it to the receiver.
-pub fn deliver(kind: InputKind, cdr: &[u8], receiver: &mut dyn FnMut(Result<Received<'_>>)) {
-    let message = Reader::new(kind.type_name(), cdr);
-    if let Err(error) = message.and_then(|message| read(kind, message, receiver)) {
-        receiver(Err(error));
-    }
-}
-
-fn read(
-    kind: InputKind,
-    message: Reader<'_>,
-    receiver: &mut dyn FnMut(Result<Received<'_>>),
-) -> Result<()> {
-    match kind {
-        InputKind::Image => {
-            let image = Image::read(message)?;
-            let payload = ImagePayload::Raw(image.view()?);
-            receiver(Ok(Received::Image { header: image.header, payload }));
-        }
-        InputKind::CompressedImage => {
-            let file = CompressedImage::read(message)?;
-            let payload = ImagePayload::Compressed(file.view()?);
-            receiver(Ok(Received::Image { header: file.header, payload }));
-        }
-        InputKind::PointCloud2 => {
-            let cloud = PointCloud2::read(message)?;
-            receiver(Ok(Received::Cloud { header: cloud.header, view: &cloud.view()? }));
-        }
-        InputKind::TensorList => {
-            let list = TensorList::read(message)?;
-            receiver(Ok(Received::Tensors { header: list.header, tensors: &list.tensors }));
-        }
-        InputKind::CameraInfo => receiver(Ok(Received::CameraInfo(&CameraInfo::read(message)?))),
-        InputKind::Transforms { is_static } => {
-            for transform in TfMessage::read(message)?.transforms {
-                receiver(Ok(Received::Transform { transform: transform?, is_static }));
-            }
-        }
-        InputKind::Clock => {
-            receiver(Ok(Received::Clock(Clock::read(message)?.clock)));
-        }
-        InputKind::Bond => receiver(Ok(Received::Bond(BondStatus::read(message)?))),
-    }
-    Ok(())
 }
 
 /// Events of the graph. Topics are full names.

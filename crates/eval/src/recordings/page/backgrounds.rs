@@ -11,6 +11,7 @@ use crate::recordings::worst::Plane;
 use det_post_ros::bag::{BagReader, TopicInfo};
 use det_post_ros::cdr::Reader;
 use det_post_ros::messages::{CompressedImage, Image, PointCloud2, read_header};
+use det_post_ros::packed_cloud::{MAX_DATA_BYTES, PackedCloud, Unpacker};
 use det_post_ros::truth::ATTRIBUTES_SUFFIX;
 use det_post_types::{ImagePayload, PointRange, Result, Stamp};
 
@@ -88,7 +89,7 @@ fn plane_of(topic: &TopicInfo) -> Option<Plane> {
     match &*topic.type_name {
         Image::TYPE | CompressedImage::TYPE => Some(Plane::Image),
         PointCloud2::TYPE if !topic.name.ends_with(ATTRIBUTES_SUFFIX) => Some(Plane::Above),
-        _ => None,
+        other => PackedCloud::of_type(other).map(|_| Plane::Above),
     }
 }
 
@@ -96,9 +97,14 @@ fn draw(topic: &TopicInfo, data: &[u8], max_range_m: f64) -> Result<Background> 
     let payload = match &*topic.type_name {
         Image::TYPE => ImagePayload::Raw(Image::decode(data)?.view()?),
         CompressedImage::TYPE => ImagePayload::Compressed(CompressedImage::decode(data)?.view()?),
-        _ => {
-            let cloud = PointCloud2::decode(data)?;
-            return above(Some(&cloud), max_range_m);
+        other => {
+            let mut memory = Vec::new();
+            let packed = PackedCloud::of_type(other);
+            if let Some(packed) = packed {
+                Unpacker::default().unpack_to(packed, data, MAX_DATA_BYTES, &mut memory)?;
+            }
+            let data = if packed.is_some() { &memory } else { data };
+            return above(Some(&PointCloud2::decode(data)?), max_range_m);
         }
     };
     let (size, canvas) = draw_image(&payload, MAX_WIDTH)?;

@@ -219,6 +219,7 @@ mod tests {
     use super::*;
     use crate::messages::*;
     use crate::middleware::{InputKind, ServiceKind};
+    use crate::packed_cloud::PackedCloud;
 
     /// Types and their hashes as ROS 2 Jazzy has them (vision_msgs 4.1.1, bond 4.0.0,
     /// autoware_msgs 1.12, autoware_auto_perception_msgs 1.0, yolo_msgs 4.6.1; those of packages that Jazzy does not ship by rosbags).
@@ -272,8 +273,9 @@ mod tests {
             TensorList::TYPE,
         ];
         let services = ServiceKind::of_nodes().map(ServiceKind::type_name);
-        for type_name in inputs.map(InputKind::type_name).into_iter().chain(outputs).chain(services)
-        {
+        let clouds = PackedCloud::ALL.map(InputKind::PackedCloud);
+        let inputs = inputs.into_iter().chain(clouds).map(InputKind::type_name);
+        for type_name in inputs.chain(outputs).chain(services) {
             assert!(hashes().any(|(known, _)| known == type_name), "{type_name}");
         }
         assert_eq!(KNOWN_TYPES.len(), DEFINITIONS.len());

@@ -49,6 +49,10 @@ definitions! {
         msg: "State" "Transition" "TransitionDescription" "TransitionEvent";
         srv: "ChangeState" "GetAvailableStates" "GetAvailableTransitions" "GetState";
     }
+    "livox_interfaces" { msg: "CustomMsg" "CustomPoint"; }
+    "livox_ros_driver" { msg: "CustomMsg" "CustomPoint"; }
+    "livox_ros_driver2" { msg: "CustomMsg" "CustomPoint"; }
+    "point_cloud_interfaces" { msg: "CompressedPointCloud2"; }
     "rcl_interfaces" {
         msg: "FloatingPointRange" "IntegerRange" "ListParametersResult" "Log" "LoggerLevel"
             "Parameter" "ParameterDescriptor" "ParameterEvent" "ParameterValue"
@@ -142,6 +146,10 @@ mod tests {
             CompressedImage::TYPE,
             CameraInfo::TYPE,
             PointCloud2::TYPE,
+            CompressedPointCloud2::TYPE,
+            LivoxCustomMsg::TYPE,
+            LivoxCustomMsg::DRIVER_1_TYPE,
+            LivoxCustomMsg::INTERFACES_TYPE,
             TfMessage::TYPE,
             Detection2DArray::TYPE,
             Detection3DArray::TYPE,
