@@ -19,6 +19,7 @@ mod camera;
 mod capacities;
 mod channel;
 mod classes;
+mod clouds;
 mod declaration;
 mod engine;
 mod failure;
@@ -55,6 +56,7 @@ use std::time::Duration;
 
 pub use camera::CameraConfig;
 pub use channel::{ChannelConfig, ChannelKind, Past};
+pub use clouds::CloudsConfig;
 pub use files::RosSource;
 pub use head::{
     AnchorFacts, CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, PillarFacts, SurroundFacts,

@@ -202,6 +202,22 @@ impl<'a> Reader<'a> {
         self.is_manual || self.given.keys().chain(self.suggested.keys()).any(is_below)
     }
 
+    /// Whether a key is given, or the parameters are described for any head.
+    pub(super) fn is_given(&self, key: &str) -> bool {
+        self.is_manual || self.given.contains_key(key) || self.suggested.contains_key(key)
+    }
+
+    /// Whether a declared parameter has no value.
+    pub(super) fn is_unset(&self, key: &str) -> bool {
+        let name = self.name(key);
+        self.declared.iter().any(|declared| declared.name == name && declared.value.is_none())
+    }
+
+    /// Whether the parameters are only described, for any head.
+    pub(super) fn is_manual(&self) -> bool {
+        self.is_manual
+    }
+
     /// Accepts the former key of a parameter, with a warning that names the
     /// present one. `convert` translates a value; `allowed` are its values.
     pub(super) fn renamed(

@@ -18,6 +18,7 @@ mod child;
 mod frame;
 mod memory;
 mod message;
+mod motion;
 mod serve;
 mod wire;
 
@@ -213,7 +214,7 @@ impl Detector for Proxy {
     fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
         // A frame of only this message, in the place where the next frame will be.
         let FrameInput { header, payload, calibration, .. } = *message;
-        let inputs = [Some(FrameInput { header, payload, pose: None, calibration })];
+        let inputs = [Some(FrameInput { calibration, ..FrameInput::new(header, payload) })];
         let frame = FrameSet::single(&inputs);
         self.share(&frame)?;
         let index = u32::try_from(input).map_err(|_| malformed())?;

@@ -121,12 +121,14 @@ fn detect(
     memory: &PayloadView,
     sent: &mut Message,
 ) -> Result<()> {
-    let DecodedFrame { stamp, views, mut poses, calibrations, target_pose, num_inputs } =
-        take_frame(received, memory.bytes())?;
+    let taken = take_frame(received, memory.bytes())?;
+    let DecodedFrame { stamp, views, mut poses, mut motions, calibrations, .. } = taken;
+    let DecodedFrame { target_pose, num_inputs, .. } = taken;
     let inputs: [_; MAX_INPUTS] = std::array::from_fn(|index| {
         let input = views[index].as_ref().map(InputView::input);
         let (pose, calibration) = (poses[index].take(), calibrations[index].as_ref());
-        input.map(|input| FrameInput { pose, calibration, ..input })
+        let motion = motions[index].take();
+        input.map(|input| FrameInput { pose, calibration, motion, ..input })
     });
     let target_pose = target_pose.as_ref();
     let frame = FrameSet { stamp, inputs: &inputs[..num_inputs], target_pose };
