@@ -23,6 +23,7 @@ mod outputs;
 mod process;
 mod services;
 mod several_inputs;
+mod several_lidars;
 mod surround;
 mod surround_prepared;
 mod time;

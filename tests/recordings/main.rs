@@ -25,6 +25,7 @@ mod messages;
 mod mistaken_messages;
 mod nan_scores;
 mod rotated_boxes;
+mod several_lidars;
 mod shortened_bags;
 mod slices;
 mod surround;

@@ -32,6 +32,7 @@ pub use cuda::{CudaDetector, DeviceMapEncoder, EncoderIo};
 pub use head::LidarDecoder;
 pub use head::LidarHead;
 pub(super) use head::{floats, refuse};
+pub(crate) use placing::placement;
 
 use super::{DetectorInfo, FrameInput, FrameSet, another_family};
 use crate::config::{ChannelConfig, ChannelKind, LidarConfig, LidarFacts};

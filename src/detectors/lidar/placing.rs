@@ -59,7 +59,7 @@ pub(super) fn pose_of<'a>(
 ///
 /// # Errors
 /// `Transform` when the pose of the sensor in the target frame is unknown.
-pub(super) fn placement(
+pub(crate) fn placement(
     frame: &FrameSet<'_>,
     index: usize,
     config: &CloudsConfig,
