@@ -55,7 +55,7 @@ fn topics() -> String {
     let note = "in, of camera channels with `engine.kind: external`";
     row("INPUT", TensorList::TYPE, sensor, note);
     row("INPUT", PointCloud2::TYPE, sensor, "in, of lidar channels");
-    let note = "in, of lidar channels with past sweeps";
+    let note = "in, of lidar channels with past sweeps, `target_frame` or `deskew`";
     row("/tf", TfMessage::TYPE, &TF_QOS, note);
     row("/tf_static", TfMessage::TYPE, &TF_STATIC_QOS, note);
     row(BOND_TOPIC, BondStatus::TYPE, &BOND_IN_QOS, "in, while active");

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "cuda")]
 mod cuda;
+mod several;
 
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
@@ -42,6 +43,7 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     match device {
         Device::Cpu => {
             clouds(bench)?;
+            several::cases(bench)?;
             pillars(bench)?;
             heads(bench)
         }
