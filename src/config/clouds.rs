@@ -42,9 +42,8 @@ const BOX_LEN: usize = 6;
 impl CloudsConfig {
     /// Reads the parameters of a channel of `num_inputs`, which are given as a list or as one.
     pub(super) fn read(p: &mut Reader<'_>, num_inputs: usize, is_list: bool) -> Self {
-        const HELP: &str = "Coordinate frame, fixed to the vehicle, into which points are moved and which boxes \
-                            have.";
-        const DEFAULT: &str = "with `inputs` `base_link`, else the frame of the cloud";
+        const HELP: &str = "Coordinate frame, fixed to the vehicle, of points and boxes.";
+        const DEFAULT: &str = "`base_link` with `inputs`, else the cloud's";
         let target_frame = match is_list {
             true => Some(p.derived("target_frame", Fixed, text(), (DEFAULT, "base_link"), HELP)),
             false => p.optional("target_frame", Fixed, text(), DEFAULT, HELP),
@@ -54,8 +53,7 @@ impl CloudsConfig {
             Fixed,
             flag(),
             ("`true` with `target_frame`", target_frame.is_some()),
-            "Whether points contain the motion of the vehicle between the stamp of a cloud and of its frame. \
-             Takes `target_frame`.",
+            "Whether points contain the motion between the stamps of a cloud and of its frame.",
         );
         if compensate_skew && target_frame.is_none() {
             p.conflict(&["compensate_skew", "target_frame"], true, "false without target_frame");
@@ -82,8 +80,8 @@ fn crop_boxes(p: &mut Reader<'_>, num_inputs: usize) -> Vec<PointRange> {
         Fixed,
         list(number(-1e6..=1e6).in_unit("m"), OneOrMore),
         "none",
-        "Boxes whose points are dropped, such as the vehicle: least x, y, z, then greatest, in `target_frame`, \
-         else the frame of the cloud. One for all inputs, or one each.",
+        "Boxes whose points are dropped, such as the vehicle, in the frame of the points: least x, y, z, then \
+         greatest; one, or one per input.",
     );
     let Some(numbers) = numbers else { return Vec::new() };
     let allowed = match num_inputs {
@@ -112,29 +110,28 @@ fn deskew(p: &mut Reader<'_>) -> Option<PointTimes> {
         Fixed,
         flag(),
         false,
-        "Whether each point is moved by the motion between its time and the stamp of its cloud, from the \
-         transforms to `densification.world_frame`.",
+        "Whether points are moved by the motion between their time and the stamp of the cloud.",
     );
     let field = p.optional(
         "deskew.time_field",
         Fixed,
         text(),
         "the first known name",
-        "Field of the time of a point ([names](several-lidars.md#times-of-points)).",
+        "Field of the [times of points](several-lidars.md#times-of-points).",
     );
     let unit = p.value(
         "deskew.time_unit",
         Fixed,
         one_of(UNITS),
         "auto",
-        "Unit of the times; `auto`: by the name, type and size of the values.",
+        "Their unit; `auto`: by name, type and size.",
     );
     let origin = p.value(
         "deskew.time_origin",
         Fixed,
         one_of(ORIGINS),
         "auto",
-        "Whether times count from the `stamp` of the cloud or from the `epoch` of stamps; `auto`: the nearer.",
+        "Whether they count from the `stamp` of the cloud or the `epoch`; `auto`: the nearer.",
     );
     is_enabled.then_some(PointTimes { field, unit, origin })
 }

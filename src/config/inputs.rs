@@ -210,9 +210,9 @@ pub(super) fn clouds(p: &mut Reader<'_>, node: &NodeName) -> (Vec<InputConfig>, 
         "inputs",
         Fixed,
         list(recorded_topic(), OneOrMore),
-        "one cloud, of `input`",
-        "Topics of the clouds of several LiDARs, whose points follow each other in this order, in place of \
-         `input` ([several LiDARs](several-lidars.md)).",
+        "`input`",
+        "Topics of the clouds of [several LiDARs](several-lidars.md), in the order of their points, in place of \
+         `input`.",
     );
     let topics: Vec<String> = topics.unwrap_or_default();
     let topics: Vec<String> = topics.iter().map(|topic| node.expand(topic)).collect();
@@ -228,8 +228,7 @@ pub(super) fn clouds(p: &mut Reader<'_>, node: &NodeName) -> (Vec<InputConfig>, 
         Fixed,
         integer(1..=MAX_INPUTS),
         1,
-        "Fewest clouds of a frame, the reference included; missing ones are counted and a warning in \
-         diagnostics.",
+        "Fewest clouds of a frame, the reference included.",
     );
     let sync = SyncConfig { reference, min_inputs: Some(min_inputs), ..sync(p) };
     check(p, &CLOUDS, &topics, &sync);

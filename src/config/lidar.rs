@@ -151,7 +151,7 @@ impl LidarConfig {
                     Fixed,
                     text(),
                     "map",
-                    "Fixed frame through which past sweeps are transformed, and of the vehicle's motion.",
+                    "Fixed frame of past sweeps and motion.",
                 ),
                 max_sweep_age_s: p.value(
                     "densification.max_sweep_age_s",

@@ -31,6 +31,8 @@ mod lidar_pipeline;
 #[cfg(feature = "cuda")]
 mod rotated_pipeline;
 #[cfg(feature = "cuda")]
+mod several_lidars;
+#[cfg(feature = "cuda")]
 mod slot;
 #[cfg(feature = "cuda")]
 mod surround_pipeline;

@@ -58,7 +58,12 @@ fn four_clouds_have_the_bytes_of_the_merged_one() {
             assert_eq!((&input["received"], &input["missing"]), (&6.into(), &0.into()), "{input}");
             assert!(input["points"]["used"].as_u64().unwrap() > 1000, "{input}");
         }
-        assert_eq!(points(&several, "out_of_range"), truncated(&several, "points_out_of_range"));
+        // With past sweeps the range is that of all points together.
+        if name == "plain" {
+            let num = truncated(&several, "points_out_of_range");
+            assert_eq!(points(&several, "out_of_range"), num);
+            assert!(num > 0);
+        }
     }
 }
 

@@ -194,6 +194,37 @@ impl TimeField {
     }
 }
 
+impl Datatype {
+    /// The value at the start of `bytes`, which f64 holds exactly.
+    ///
+    /// # Panics
+    /// When there are fewer bytes than [`Datatype::size`].
+    #[inline]
+    pub fn read(self, bytes: &[u8], is_big_endian: bool) -> f64 {
+        macro_rules! read {
+            ($type:ty) => {{
+                let mut value = [0; size_of::<$type>()];
+                value.copy_from_slice(&bytes[..size_of::<$type>()]);
+                if is_big_endian {
+                    <$type>::from_be_bytes(value)
+                } else {
+                    <$type>::from_le_bytes(value)
+                }
+            }};
+        }
+        match self {
+            Self::I8 => f64::from(read!(i8)),
+            Self::U8 => f64::from(read!(u8)),
+            Self::I16 => f64::from(read!(i16)),
+            Self::U16 => f64::from(read!(u16)),
+            Self::I32 => f64::from(read!(i32)),
+            Self::U32 => f64::from(read!(u32)),
+            Self::F32 => f64::from(read!(f32)),
+            Self::F64 => read!(f64),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

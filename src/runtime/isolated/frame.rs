@@ -3,9 +3,8 @@
 
 use nalgebra::Isometry3;
 
-use super::message::{Message, malformed};
+use super::message::{Message, malformed, put_error, take_error};
 use super::motion::{put_motion, take_motion};
-use super::wire::{put_error, take_error};
 use crate::detectors::motion::Motion;
 use crate::detectors::{FrameSet, MAX_INPUTS, Payload};
 use crate::runtime::message_buffer::{InputView, PayloadView};

@@ -29,7 +29,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use memory::PayloadBuffer;
-use message::{Message, STAGE, malformed, request, response};
+use message::{Message, STAGE, malformed, request, response, take_error};
 pub use serve::serve;
 use wire::DetectionBuffers;
 
@@ -162,7 +162,7 @@ impl Proxy {
         match self.message.tag()? {
             tag if tag == expected => Ok(()),
             response::FAILED => {
-                let error = wire::take_error(&self.message)?;
+                let error = take_error(&self.message)?;
                 if error.kind() != ErrorKind::DeviceLost {
                     return Err(error);
                 }

@@ -1,7 +1,6 @@
 //! The encoding of motions, and of what detectors need of them, bit for bit.
 
-use super::message::{Message, malformed};
-use super::wire::{put_error, take_error};
+use super::message::{Message, malformed, put_error, take_error};
 use crate::detectors::motion::{Motion, MotionNeeds, SweepPoses};
 use det_post_types::{Datatype, PointTimes, Result, TimeField, TimeOrigin, TimeUnit};
 

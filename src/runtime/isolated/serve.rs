@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use super::child;
 use super::frame::{DecodedFrame, take_frame};
 use super::memory::PayloadView;
-use super::message::{Message, STAGE, malformed, request, response};
+use super::message::{Message, STAGE, malformed, put_error, request, response};
 use super::wire;
 use crate::config::{ChannelConfig, Config};
 use crate::detectors::{Detector, FrameInput, FrameSet, MAX_INPUTS};
@@ -41,7 +41,7 @@ pub fn serve(
     while unless_ended(received.receive(&mut socket)).map_err(failed)? {
         let error = serving.respond(&received, &mut sent, &socket).err();
         if let Some(error) = &error {
-            wire::put_error(sent.start(response::FAILED), error);
+            put_error(sent.start(response::FAILED), error);
         }
         if !unless_ended(sent.send(&mut socket).map(|()| true)).map_err(failed)? {
             break;

@@ -6,9 +6,9 @@ use super::message::{Message, malformed};
 use super::motion::{put_needs, take_needs};
 use crate::detectors::{DetectorInfo, InputNeeds, PayloadKind, TargetFrame};
 use det_post_types::{
-    Box2d, Box3d, Count, Detection2d, Detection3d, Detections, Error, ErrorKind, FrameReport,
-    ImageDecoder, Keypoint, Keypoints, LevelCounts, MaskWindow, Masks, Object3d, Result,
-    RotatedBox2d, Size, Stage, Transfer, UnpackCounts, Variance3d,
+    Box2d, Box3d, Count, Detection2d, Detection3d, Detections, FrameReport, ImageDecoder, Keypoint,
+    Keypoints, LevelCounts, MaskWindow, Masks, Object3d, Result, RotatedBox2d, Size, Stage,
+    Transfer, UnpackCounts, Variance3d,
 };
 
 /// Appends the constant properties of a detector.
@@ -370,21 +370,11 @@ fn numbers(cloud: &UnpackCounts) -> [usize; 6] {
     [num_points, num_not_finite, num_cropped, num_out_of_range, num_over_capacity, num_without_time]
 }
 
-/// Appends an error.
-pub(super) fn put_error(message: &mut Message, error: &Error) {
-    message.put_text(error.kind().reason()).put_text(&error.to_string());
-}
-
-/// Reads what [`put_error`] wrote.
-pub(super) fn take_error(message: &Message) -> Result<Error> {
-    let reason = message.text()?;
-    let kind = ErrorKind::ALL.into_iter().find(|kind| kind.reason() == reason);
-    Ok(Error::new(kind.unwrap_or(ErrorKind::Inference), "isolated", message.text()?))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::message::{put_error, take_error};
     use super::*;
+    use det_post_types::{Error, ErrorKind};
 
     #[test]
     fn detections_come_back_bit_for_bit() {

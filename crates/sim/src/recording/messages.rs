@@ -1,6 +1,7 @@
 //! Frames of a drive as messages of a recording.
 
-use crate::{Drive, LidarMount, Pose, RenderedImage, Scan, SeenByCameras};
+use super::merged::append_moved;
+use crate::{Drive, Pose, RenderedImage, Scan, SeenByCameras};
 use det_post_ros::bag::{BagWriter, Durability, OfferedQos};
 use det_post_ros::messages::{
     CameraInfo, Clock, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2,
@@ -224,7 +225,9 @@ impl<'a> Recorder<'a> {
             if lidar == 0 {
                 data.clear();
             }
-            append_moved(&self.payload, &self.drive.rig().lidars[lidar], data)?;
+            let mount = &self.drive.rig().lidars[lidar];
+            let mount = isometry(mount.position_m, level_quaternion(mount.yaw_rad))?;
+            append_moved(&self.payload, POINT_STEP, &mount, data);
             if lidar + 1 == self.lidars.len() {
                 let header = Header { stamp, frame_id: VEHICLE_FRAME };
                 cloud(header, data)?.encode(&mut self.message)?;
@@ -313,28 +316,6 @@ fn cloud<'a>(header: Header<'a>, data: &'a [u8]) -> Result<PointCloud2<'a>> {
         data,
         is_dense: true,
     })
-}
-
-/// Appends points, moved from the frame of a LiDAR to that of the vehicle by a matrix of f32, as a
-/// node that merges clouds does: `((r0 * x + r1 * y) + r2 * z) + t`.
-fn append_moved(points: &[u8], mount: &LidarMount, data: &mut Vec<u8>) -> Result<()> {
-    let transform = isometry(mount.position_m, level_quaternion(mount.yaw_rad))?;
-    let matrix = transform.to_homogeneous().map(|value| value as f32);
-    for point in points.chunks_exact(POINT_STEP) {
-        let start = data.len();
-        data.extend_from_slice(point);
-        let [x, y, z] = [0, 4, 8].map(|at| {
-            let mut bytes = [0; 4];
-            bytes.copy_from_slice(&point[at..at + 4]);
-            f32::from_le_bytes(bytes)
-        });
-        for row in 0..3 {
-            let [a, b, c, t] = [0, 1, 2, 3].map(|column| matrix[(row, column)]);
-            let moved = a * x + b * y + c * z + t;
-            data[start + 4 * row..][..4].copy_from_slice(&moved.to_le_bytes());
-        }
-    }
-    Ok(())
 }
 
 fn write_points(scan: &Scan, is_moving: bool, data: &mut Vec<u8>) {

@@ -1,5 +1,6 @@
 //! A drive as a recording, with the truth beside every scan and image.
 
+mod merged;
 mod messages;
 
 use std::path::Path;
