@@ -145,8 +145,7 @@ __device__ inline float value_of(const Args& args, const Source& source, const u
 }
 
 // A value of any type, which a double holds exactly.
-__device__ inline double exact_value_of(const Args& args, uint32_t datatype,
-                                        const uint8_t* bytes) {
+__device__ inline double exact_value_of(const Args& args, uint32_t datatype, const uint8_t* bytes) {
     switch (datatype) {
         case kI8: return static_cast<int8_t>(bits_at<1>(args, bytes));
         case kU8: return static_cast<uint8_t>(bits_at<1>(args, bytes));

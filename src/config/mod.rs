@@ -2,7 +2,7 @@
 //!
 //! ROS 2 parameter files and `key:=value` overrides are merged; of two values the later
 //! takes precedence. The result is read by the declarations of the parameters (see
-//! `reader.rs`). Nothing is repaired: unknown keys, wrong types, wrong lengths and values
+//! `reader/`). Nothing is repaired: unknown keys, wrong types, wrong lengths and values
 //! out of range are refused in one error of kind `Config`, one a line, each with its full
 //! key, what was found and what is allowed. An integer is accepted for a number.
 //!
