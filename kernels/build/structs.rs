@@ -189,7 +189,9 @@ impl Scope<'_> {
         };
         let number = |name: &str| format!("Kind::Number({name:?})");
         Some(match (name, &arguments[..]) {
-            ("uint8_t" | "uint32_t" | "uint64_t" | "float" | "__half", []) => number(name),
+            ("uint8_t" | "uint32_t" | "uint64_t" | "float" | "double" | "__half", []) => {
+                number(name)
+            }
             // Rust hands indices on without their sign.
             ("int32_t" | "int64_t", []) => number(&format!("u{name}")),
             ("float2" | "float4", []) => {

@@ -2,8 +2,10 @@
 //
 // Thread mapping: a thread per point, a tile of kThreads consecutive points per
 // block (shared/scan.cuh). A point's row is the number of valid points before it.
+// Clouds of one frame follow each other: a launch for each, which appends to the rows of those
+// before.
 // Reads: the values of every point. Writes: the valid points up to the capacity,
-// their number, and the counters of the others.
+// the number of rows, and the counters of the others.
 
 #include "shared/counters.cuh"
 #include "shared/scan.cuh"
@@ -12,6 +14,11 @@ namespace unpack {
 
 constexpr uint32_t kThreads = 512;
 constexpr uint32_t kMaxChannels = 16;
+// The times of a sweep with a matrix, and the values of a matrix of three rows.
+constexpr uint32_t kKnots = 17;
+constexpr uint32_t kRows = 12;
+// The counts of a cloud: written, not finite, cropped, out of range, over capacity, without a time.
+constexpr uint32_t kNumCounts = 6;
 // Three counts of a tile in one aggregate.
 constexpr uint32_t kCountBits = 10;
 constexpr uint32_t kCountMask = (1u << kCountBits) - 1;
@@ -38,8 +45,10 @@ struct Source {
 
 struct Args {
     Slice<const uint8_t> data;
+    Slice<const uint32_t> before;  // the rows of clouds before; empty: 0
     Slice<float> points;
     Slice<uint32_t> num;
+    Slice<uint32_t> counts;  // of this cloud; may be empty
     Counters counters;
     Slice<uint64_t> ticket;
     Slice<uint64_t> aggregates;  // by tile
@@ -55,7 +64,27 @@ struct Args {
     float min[3];
     float max[3];
     uint32_t capacity;
+    uint32_t has_rows;
+    uint32_t has_crop;
+    float rows[kRows];  // transform into the frame of the output
+    float crop_min[3];
+    float crop_max[3];
     Source sources[kMaxChannels];
+};
+
+// A cloud whose sensor moved while it measured.
+struct MovingArgs {
+    Args cloud;
+    Slice<uint64_t> time_aggregates;  // by tile: points without a time
+    double time_base;                 // the value at the stamp
+    double time_unit_s;
+    uint32_t time_offset;
+    uint32_t time_datatype;
+    float max_time_s;
+    float first_s;
+    float knots_per_s;
+    float knots[kKnots][kRows];
+    uint32_t reserved;
 };
 
 // The counters of unpacking.
@@ -63,11 +92,15 @@ struct Dropped {
     Counter not_finite;
     Counter out_of_range;
     Counter over_capacity;
+    Counter cropped;
+    Counter without_time;
 
     __device__ explicit Dropped(const Counters& counters)
         : not_finite(counters, kPointsNotFinite),
           out_of_range(counters, kPointsOutOfRange),
-          over_capacity(counters, kPointsOverCapacity) {}
+          over_capacity(counters, kPointsOverCapacity),
+          cropped(counters, kPointsCropped),
+          without_time(counters, kPointsWithoutTime) {}
 };
 
 // kSize bytes as an integer, in the byte order of the cloud.
@@ -111,22 +144,92 @@ __device__ inline float value_of(const Args& args, const Source& source, const u
     return value * source.scale;
 }
 
-__device__ inline bool is_inside(const Args& args, const float* position) {
-    if (args.has_range == 0) return true;
+// A value of any type, which a double holds exactly.
+__device__ inline double exact_value_of(const Args& args, uint32_t datatype, const uint8_t* bytes) {
+    switch (datatype) {
+        case kI8: return static_cast<int8_t>(bits_at<1>(args, bytes));
+        case kU8: return static_cast<uint8_t>(bits_at<1>(args, bytes));
+        case kI16: return static_cast<int16_t>(bits_at<2>(args, bytes));
+        case kU16: return static_cast<uint16_t>(bits_at<2>(args, bytes));
+        case kI32: return static_cast<int32_t>(bits_at<4>(args, bytes));
+        case kU32: return static_cast<uint32_t>(bits_at<4>(args, bytes));
+        case kF32: return __uint_as_float(static_cast<uint32_t>(bits_at<4>(args, bytes)));
+        case kF64: return __longlong_as_double(static_cast<long long>(bits_at<8>(args, bytes)));
+        default: return 0.0;
+    }
+}
+
+__device__ inline bool is_inside(const float* position, const float* min, const float* max) {
     bool inside = true;
 #pragma unroll
     for (uint32_t axis = 0; axis < 3; ++axis) {
-        inside &= position[axis] >= args.min[axis] && position[axis] < args.max[axis];
+        inside &= position[axis] >= min[axis] && position[axis] < max[axis];
     }
     return inside;
 }
 
-__device__ inline void unpack_tile(const Args& args, const scan::Tile& tile, uint32_t num_tiles,
-                                   const Dropped& dropped) {
+// Moves x, y, z; whether they are finite then. `value_of_row` is a value of the matrix.
+template <typename Rows>
+__device__ bool move(float* position, const Rows& value_of_row) {
+    const float x = position[0];
+    const float y = position[1];
+    const float z = position[2];
+    bool is_finite = true;
+#pragma unroll
+    for (uint32_t i = 0; i < 3; ++i) {
+        position[i] = value_of_row(4 * i) * x + value_of_row(4 * i + 1) * y +
+                      value_of_row(4 * i + 2) * z + value_of_row(4 * i + 3);
+        is_finite &= isfinite(position[i]);
+    }
+    return is_finite;
+}
+
+// What becomes of a finite point.
+struct Placed {
+    bool is_finite;
+    bool has_time;
+};
+
+// Of a cloud of one instant.
+struct AtOnce {
+    __device__ Placed place(const Args& args, const uint8_t*, float* position) const {
+        if (args.has_rows == 0) return {true, true};
+        return {move(position, [&](uint32_t i) { return args.rows[i]; }), true};
+    }
+};
+
+// Of a cloud whose sensor moved.
+struct InMotion {
+    const MovingArgs& moving;
+
+    __device__ Placed place(const Args& args, const uint8_t* point, float* position) const {
+        const double value = exact_value_of(args, moving.time_datatype, point + moving.time_offset);
+        const float seconds = __double2float_rn((value - moving.time_base) * moving.time_unit_s);
+        // NaN is not.
+        if (!(fabsf(seconds) <= moving.max_time_s)) {
+            return {AtOnce().place(args, point, position).is_finite, false};
+        }
+        const float u = (seconds - moving.first_s) * moving.knots_per_s;
+        const uint32_t first =
+            u >= 1.0f ? static_cast<uint32_t>(fminf(u, static_cast<float>(kKnots - 2))) : 0;
+        const float share = u - static_cast<float>(first);
+        const float* from = moving.knots[first];
+        const float* to = from + kRows;
+        const bool is_finite =
+            move(position, [&](uint32_t i) { return from[i] + (to[i] - from[i]) * share; });
+        return {is_finite, true};
+    }
+};
+
+template <bool kMoves, typename Motion>
+__device__ void unpack_tile(const Args& args, const Motion& motion, uint64_t* time_aggregates,
+                            const scan::Tile& tile, uint32_t num_tiles, const Dropped& dropped) {
     const uint64_t own = static_cast<uint64_t>(tile.index) * kThreads + threadIdx.x;
     const bool is_point = own < args.num_points;
+    const uint32_t num_before = args.before.len == 0 ? 0 : args.before[0];
     float values[kMaxChannels];
     bool is_finite = is_point;
+    bool has_time = true;
     if (is_point) {
         const uint32_t index = static_cast<uint32_t>(own);
         const uint8_t* point = args.data.data + index / args.width * args.row_step +
@@ -137,14 +240,26 @@ __device__ inline void unpack_tile(const Args& args, const scan::Tile& tile, uin
             values[c] = value_of(args, args.sources[c], point);
             is_finite &= isfinite(values[c]);
         }
+        if (is_finite) {
+            const Placed placed = motion.place(args, point, values);
+            is_finite = placed.is_finite;
+            has_time = placed.has_time;
+        }
     }
-    const bool is_usable = is_finite && is_inside(args, values);
+    const bool is_cropped =
+        args.has_crop != 0 && is_finite && is_inside(values, args.crop_min, args.crop_max);
+    const bool is_left = is_finite && !is_cropped;
+    const bool is_usable =
+        is_left && (args.has_range == 0 || is_inside(values, args.min, args.max));
     const scan::Selected usable = scan::count_selected<kThreads>(is_usable);
     const uint32_t num_not_finite = __syncthreads_count(is_point && !is_finite);
-    const uint32_t num_out_of_range = __syncthreads_count(is_finite && !is_usable);
+    const uint32_t num_out_of_range = __syncthreads_count(is_left && !is_usable);
+    uint32_t num_without_time = 0;
+    if (kMoves) num_without_time = __syncthreads_count(!has_time);
     if (threadIdx.x == 0) {
         const uint32_t aggregate =
             usable.total | num_not_finite << kCountBits | num_out_of_range << 2 * kCountBits;
+        if (kMoves) scan::publish(time_aggregates, tile, num_without_time);
         scan::publish(args.aggregates.data, tile, aggregate);
     }
     uint32_t sums[3] = {};
@@ -153,7 +268,7 @@ __device__ inline void unpack_tile(const Args& args, const scan::Tile& tile, uin
         for (uint32_t i = 0; i < 3; ++i) sums[i] += aggregate >> i * kCountBits & kCountMask;
     });
     const uint32_t base = scan::block_sum<kThreads>(sums[0]);
-    const uint32_t row = base + usable.before;
+    const uint32_t row = num_before + base + usable.before;
     if (is_usable && row < args.capacity) {
         float* out = args.points.data + static_cast<uint64_t>(row) * args.num_channels;
         if (args.num_channels == 4) {
@@ -170,24 +285,52 @@ __device__ inline void unpack_tile(const Args& args, const scan::Tile& tile, uin
     if (tile.index != num_tiles - 1) return;
     const uint32_t not_finite = scan::block_sum<kThreads>(sums[1]) + num_not_finite;
     const uint32_t out_of_range = scan::block_sum<kThreads>(sums[2]) + num_out_of_range;
+    uint32_t without_time = num_without_time;
+    if (kMoves) {
+        uint32_t sum = 0;
+        scan::for_each_predecessor(time_aggregates, tile, [&](uint32_t num) { sum += num; });
+        without_time += scan::block_sum<kThreads>(sum);
+    }
     if (threadIdx.x == 0) {
         const uint32_t num_usable = base + usable.total;
-        const uint32_t num = min(num_usable, args.capacity);
-        args.num[0] = num;
+        const uint32_t cropped = args.num_points - num_usable - not_finite - out_of_range;
+        // Clouds before leave at most the capacity.
+        const uint32_t written = min(num_usable, args.capacity - num_before);
+        args.num[0] = num_before + written;
         dropped.not_finite.add(not_finite);
         dropped.out_of_range.add(out_of_range);
-        dropped.over_capacity.add(num_usable - num);
+        dropped.over_capacity.add(num_usable - written);
+        dropped.cropped.add(cropped);
+        dropped.without_time.add(without_time);
+        if (args.counts.len != 0) {
+            args.counts[0] = written;
+            args.counts[1] = not_finite;
+            args.counts[2] = cropped;
+            args.counts[3] = out_of_range;
+            args.counts[4] = num_usable - written;
+            args.counts[5] = without_time;
+        }
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-    unpack_points(const __grid_constant__ Args args) {
+template <bool kMoves, typename Motion>
+__device__ void unpack(const Args& args, const Motion& motion, uint64_t* time_aggregates) {
     const Dropped dropped(args.counters);
     // Without points one tile remains, which writes their number.
     const uint32_t num_tiles = args.num_points == 0 ? 1 : (args.num_points - 1) / kThreads + 1;
     scan::for_each_tile(args.ticket.data, num_tiles, [&](const scan::Tile& tile) {
-        unpack_tile(args, tile, num_tiles, dropped);
+        unpack_tile<kMoves>(args, motion, time_aggregates, tile, num_tiles, dropped);
     });
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    unpack_points(const __grid_constant__ Args args) {
+    unpack<false>(args, AtOnce(), nullptr);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    unpack_moving_points(const __grid_constant__ MovingArgs args) {
+    unpack<true>(args.cloud, InMotion{args}, args.time_aggregates.data);
 }
 
 }  // namespace unpack

@@ -26,6 +26,8 @@ enum Count : uint32_t {
     kScoresNan = 13,
     kBoxesInvalid = 14,
     kClassesUnknown = 15,
+    kPointsCropped = 20,
+    kPointsWithoutTime = 21,
 };
 constexpr uint32_t kMaxCounters = 64;
 

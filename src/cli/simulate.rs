@@ -28,6 +28,13 @@ pub(super) struct SimulateArguments {
     /// Number of LiDARs, the first on the roof.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(super) lidars: usize,
+    /// Writes points where a moving sensor measures them, each at its time, instead of at the stamp
+    /// of the scan.
+    #[arg(long)]
+    pub(super) moving_scans: bool,
+    /// Also writes the clouds of all LiDARs as one in base_link, on /lidar/points.
+    #[arg(long)]
+    pub(super) merged_cloud: bool,
     /// Vehicles, cyclists and pedestrians within 60 m on average.
     #[arg(long, default_value_t = Options::default().num_actors, value_name = "N")]
     pub(super) actors: u32,
@@ -66,6 +73,8 @@ impl SimulateArguments {
             out: out.to_owned(),
             cameras: 1,
             lidars: 1,
+            moving_scans: false,
+            merged_cloud: false,
             actors: num_actors,
             points: num_points,
             compressed: false,
@@ -111,6 +120,8 @@ fn options(arguments: &SimulateArguments) -> Options {
         num_actors: arguments.actors,
         num_points: arguments.points,
         camera_rate_hz: arguments.camera_rate,
+        has_moving_scans: arguments.moving_scans,
+        has_merged_cloud: arguments.merged_cloud,
         image_size: arguments.image_size,
         ..Options::default()
     }

@@ -10,7 +10,7 @@ use super::engine::check_engine;
 use super::failure::failure_policy;
 use super::files::Entries;
 use super::head::{self, EncoderKind, Facts, Head, Network, ViewKind};
-use super::inputs::{InputConfig, SyncConfig, images, input};
+use super::inputs::{InputConfig, SyncConfig, clouds, images, input};
 use super::jpeg::check_jpeg;
 use super::lidar::LidarConfig;
 use super::live::{LiveConfig, Transforms};
@@ -288,7 +288,7 @@ fn parameters(
 ) -> ChannelConfig {
     let (inputs, sync) = match &facts {
         Facts::Camera(_) => (vec![input(p, node, true)], SyncConfig::default()),
-        Facts::Lidar(_) => (vec![input(p, node, false)], SyncConfig::default()),
+        Facts::Lidar(_) => clouds(p, node),
         Facts::Surround(facts) => images(p, node, facts.kind.masks_missing_cameras()),
     };
     let transforms = match &facts {
@@ -298,7 +298,7 @@ fn parameters(
     };
     let output = node.expand(&output(p, name));
     let mut publish = PublishConfig::read(p, node, &output, &facts);
-    let Sensor { kind, engine, jpeg } = sensor(p, head, facts);
+    let Sensor { kind, engine, jpeg } = sensor(p, head, facts, inputs.len());
     publish.format.keypoint_threshold = kind.lowest_score_threshold();
     let own_device = p.optional(
         "device",
@@ -339,7 +339,7 @@ struct Sensor {
     jpeg: JpegOptions,
 }
 
-fn sensor(p: &mut Reader<'_>, head: String, facts: Facts) -> Sensor {
+fn sensor(p: &mut Reader<'_>, head: String, facts: Facts, num_inputs: usize) -> Sensor {
     match facts {
         Facts::Camera(facts) => {
             let camera = CameraConfig::read(p, head, facts);
@@ -348,7 +348,8 @@ fn sensor(p: &mut Reader<'_>, head: String, facts: Facts) -> Sensor {
             Sensor { kind: ChannelKind::Camera(Box::new(camera)), engine, jpeg }
         }
         Facts::Lidar(facts) => {
-            let lidar = LidarConfig::read(p, head, facts);
+            let is_list = p.is_unset("input");
+            let lidar = LidarConfig::read(p, head, facts, (num_inputs, is_list));
             memory::check(p, &lidar.buffers());
             let (engine, jpeg) = (lidar.engine.clone(), JpegOptions::default());
             Sensor { kind: ChannelKind::Lidar(Box::new(lidar)), engine, jpeg }

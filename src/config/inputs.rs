@@ -258,6 +258,66 @@ fn camera_info_beside(topic: &str) -> String {
     format!("{folder}/camera_info")
 }
 
+/// The inputs of a channel of clouds, one or a list, and how the messages of several become frames.
+pub(super) fn clouds(p: &mut Reader<'_>, node: &NodeName) -> (Vec<InputConfig>, SyncConfig) {
+    if !p.is_given("inputs") {
+        return (vec![input(p, node, false)], SyncConfig::default());
+    }
+    match p.is_manual() {
+        true => drop(input(p, node, false)),
+        false => refuse_beside_list(p),
+    }
+    let topics = p.optional(
+        "inputs",
+        Fixed,
+        list(recorded_topic(), OneOrMore),
+        "`input`",
+        "Topics of the clouds of [several LiDARs](several-lidars.md), in the order of their points, in place of \
+         `input`.",
+    );
+    let topics: Vec<String> = topics.unwrap_or_default();
+    let topics: Vec<String> = topics.iter().map(|topic| node.expand(topic)).collect();
+    let reference = p.value(
+        CLOUDS.reference,
+        Fixed,
+        integer(0..=MAX_INPUTS - 1),
+        0,
+        "Index of the input whose messages open frames and give their stamps.",
+    );
+    let min_inputs = p.value(
+        CLOUDS.min_inputs,
+        Fixed,
+        integer(1..=MAX_INPUTS),
+        1,
+        "Fewest clouds of a frame, the reference included.",
+    );
+    let sync = SyncConfig { reference, min_inputs: Some(min_inputs), ..sync(p) };
+    check(p, &CLOUDS, &topics, &sync);
+    let input = |topic| InputConfig {
+        topic,
+        is_compressed: false,
+        camera_info: None,
+        calibration_path: None,
+    };
+    (topics.into_iter().map(input).collect(), sync)
+}
+
+fn refuse_beside_list(p: &mut Reader<'_>) {
+    let help = "Topic of the sensor's messages.";
+    if let Some(found) = p.optional("input", Fixed, recorded_topic(), "`inputs`", help) {
+        p.refuse("input", format!("{found:?}"), "one of `input` and `inputs`");
+    }
+}
+
+/// Keys of several inputs.
+struct Keys {
+    reference: &'static str,
+    min_inputs: &'static str,
+}
+
+const CAMERAS: Keys = Keys { reference: "reference_camera", min_inputs: "sync.min_cameras" };
+const CLOUDS: Keys = Keys { reference: "reference_lidar", min_inputs: "sync.min_lidars" };
+
 /// The topics of a channel of several inputs, absolute, and how their messages
 /// become frames.
 fn inputs(p: &mut Reader<'_>, expand: impl Fn(&str) -> String) -> (Vec<String>, SyncConfig) {
@@ -266,7 +326,30 @@ fn inputs(p: &mut Reader<'_>, expand: impl Fn(&str) -> String) -> (Vec<String>, 
         list(recorded_topic(), OneOrMore),
         "Topics of the sensors' messages, in the order of the network's inputs.",
     );
-    let sync = SyncConfig {
+    let reference = p.value(
+        CAMERAS.reference,
+        Fixed,
+        integer(0..=MAX_INPUTS - 1),
+        0,
+        "Index of the input whose messages open frames and give their stamps.",
+    );
+    let min_inputs = p.optional(
+        CAMERAS.min_inputs,
+        Fixed,
+        integer(1..=MAX_INPUTS),
+        "all",
+        "Fewest inputs of a frame, the reference included. Heads that cannot mask a missing input need \
+         all.",
+    );
+    let sync = SyncConfig { reference, min_inputs, ..sync(p) };
+    let topics: Vec<String> = topics.iter().map(|topic| expand(topic)).collect();
+    check(p, &CAMERAS, &topics, &sync);
+    (topics, sync)
+}
+
+/// How messages become frames, for any sensor.
+fn sync(p: &mut Reader<'_>) -> SyncConfig {
+    SyncConfig {
         policy: p.value(
             "sync.policy",
             Fixed,
@@ -274,13 +357,6 @@ fn inputs(p: &mut Reader<'_>, expand: impl Fn(&str) -> String) -> (Vec<String>, 
             "nearest",
             "Which message of each input a frame has: the `nearest` to the reference in time, used once, \
              or the `latest` when the reference arrives.",
-        ),
-        reference: p.value(
-            "reference_camera",
-            Fixed,
-            integer(0..=MAX_INPUTS - 1),
-            0,
-            "Index of the input whose messages open frames and give their stamps.",
         ),
         max_skew: seconds(p.value(
             "sync.max_skew_s",
@@ -311,21 +387,11 @@ fn inputs(p: &mut Reader<'_>, expand: impl Fn(&str) -> String) -> (Vec<String>, 
             4,
             "Messages of each input that are kept.",
         ),
-        min_inputs: p.optional(
-            "sync.min_cameras",
-            Fixed,
-            integer(1..=MAX_INPUTS),
-            "all",
-            "Fewest inputs of a frame, the reference included. Heads that cannot mask a missing input need \
-             all.",
-        ),
-    };
-    let topics: Vec<String> = topics.iter().map(|topic| expand(topic)).collect();
-    check(p, &topics, &sync);
-    (topics, sync)
+        ..SyncConfig::default()
+    }
 }
 
-fn check(p: &mut Reader<'_>, topics: &[String], sync: &SyncConfig) {
+fn check(p: &mut Reader<'_>, keys: &Keys, topics: &[String], sync: &SyncConfig) {
     let twice = (1..topics.len()).find(|&n| topics[..n].contains(&topics[n]));
     if let Some(index) = twice {
         p.refuse("inputs", format!("{:?} twice", topics[index]), "each topic once");
@@ -333,13 +399,13 @@ fn check(p: &mut Reader<'_>, topics: &[String], sync: &SyncConfig) {
     if topics.len() > MAX_INPUTS {
         p.refuse("inputs", format!("{} topics", topics.len()), &format!("at most {MAX_INPUTS}"));
     }
-    if sync.reference >= topics.len().max(1) {
+    if sync.reference >= topics.len().max(1) && !p.is_manual() {
         let allowed = format!("an input, from 0 to {}", topics.len().saturating_sub(1));
-        p.conflict(&["reference_camera", "inputs"], sync.reference, &allowed);
+        p.conflict(&[keys.reference, "inputs"], sync.reference, &allowed);
     }
     if let Some(n) = sync.min_inputs.filter(|&n| n > topics.len()) {
         let allowed = format!("at most the {} inputs", topics.len());
-        p.conflict(&["sync.min_cameras", "inputs"], n, &allowed);
+        p.conflict(&[keys.min_inputs, "inputs"], n, &allowed);
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k, score_kept_when};
 use super::classes::{class_filter, per_class};
+use super::clouds::CloudsConfig;
 use super::declaration::Change::{Fixed, Live};
 use super::engine::{engine, model_path};
 use super::head::{CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, ProposalFacts};
@@ -55,6 +56,8 @@ pub struct LidarConfig {
     pub max_detections: usize,
     /// The merging of past sweeps with the current one.
     pub densification: DensificationConfig,
+    /// Where clouds come from, and where their points go.
+    pub clouds: CloudsConfig,
     /// Inputs and outputs of the networks.
     pub facts: LidarFacts,
 }
@@ -81,9 +84,15 @@ pub struct DensificationConfig {
 }
 
 impl LidarConfig {
-    pub(super) fn read(p: &mut Reader<'_>, head: String, facts: LidarFacts) -> Self {
+    pub(super) fn read(
+        p: &mut Reader<'_>,
+        head: String,
+        facts: LidarFacts,
+        (num_inputs, is_list): (usize, bool),
+    ) -> Self {
         Self {
             head,
+            clouds: CloudsConfig::read(p, num_inputs, is_list),
             encoder_path: match facts.encoder.has_file() {
                 true => encoder_path(p),
                 false => PathBuf::new(),
@@ -130,7 +139,7 @@ impl LidarConfig {
                     Fixed,
                     text(),
                     "map",
-                    "Fixed frame through which past sweeps are transformed.",
+                    "Fixed frame of past sweeps and motion.",
                 ),
                 max_sweep_age_s: p.value(
                     "densification.max_sweep_age_s",

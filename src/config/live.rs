@@ -280,7 +280,7 @@ fn transform_wait(p: &mut Reader<'_>, transforms: Transforms) -> Duration {
         Transforms::Unused => return Duration::ZERO,
         Transforms::OfSweeps => (
             "densification.transform_wait_s",
-            "How long a live sweep waits for its transform before it is processed without past sweeps.",
+            "How long a live frame waits for its transforms before it is processed without past sweeps and motion.",
         ),
         Transforms::OfFrames => (
             "transform_wait_s",

@@ -2,7 +2,7 @@
 //!
 //! ROS 2 parameter files and `key:=value` overrides are merged; of two values the later
 //! takes precedence. The result is read by the declarations of the parameters (see
-//! `reader.rs`). Nothing is repaired: unknown keys, wrong types, wrong lengths and values
+//! `reader/`). Nothing is repaired: unknown keys, wrong types, wrong lengths and values
 //! out of range are refused in one error of kind `Config`, one a line, each with its full
 //! key, what was found and what is allowed. An integer is accepted for a number.
 //!
@@ -19,6 +19,7 @@ mod camera;
 mod capacities;
 mod channel;
 mod classes;
+mod clouds;
 mod declaration;
 mod engine;
 mod failure;
@@ -55,6 +56,7 @@ use std::time::Duration;
 
 pub use camera::CameraConfig;
 pub use channel::{ChannelConfig, ChannelKind, Past};
+pub use clouds::CloudsConfig;
 pub use files::RosSource;
 pub use head::{
     AnchorFacts, CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, PillarFacts, ProposalFacts,

@@ -2,6 +2,7 @@
 
 use nalgebra::Isometry3;
 
+use super::motion::{Motion, MotionNeeds};
 pub use crate::config::MAX_INPUTS;
 use det_post_types::{
     CameraCalibration, CloudView, DeviceBytes, Error, ErrorKind, Header, ImagePayload,
@@ -34,6 +35,15 @@ pub struct InputNeeds {
     pub pose_in: Option<String>,
     /// Whether the detector uses the calibration of the camera.
     pub calibration: bool,
+    /// The motion that the detector uses; `None` if it uses none.
+    pub motion: Option<MotionNeeds>,
+}
+
+impl InputNeeds {
+    /// Messages of a type, without anything else.
+    pub fn of(kind: PayloadKind) -> Self {
+        Self { kind, pose_in: None, calibration: false, motion: None }
+    }
 }
 
 /// A coordinate frame of the vehicle in which a detector finds objects.
@@ -93,12 +103,15 @@ pub struct FrameInput<'a> {
     /// The newest calibration of the camera; `None` if there is none yet or the detector
     /// does not use it ([`InputNeeds::calibration`]).
     pub calibration: Option<&'a CameraCalibration>,
+    /// The motion around the stamp ([`InputNeeds::motion`]), or the reason why it is unknown;
+    /// `None` if the detector does not use it.
+    pub motion: Option<Result<Motion>>,
 }
 
 impl<'a> FrameInput<'a> {
     /// An input without a pose.
     pub fn new(header: Header<'a>, payload: Payload<'a>) -> Self {
-        Self { header, payload, pose: None, calibration: None }
+        Self { header, payload, pose: None, calibration: None, motion: None }
     }
 
     /// An image without a pose.

@@ -3,7 +3,7 @@
 
 use crate::detectors::stopwatch::Stopwatch;
 use det_post_infer::device::{DeviceEngine, NumBytes};
-use det_post_ops::device::cuda::{Stream, TransferBytes, UploadScope};
+use det_post_ops::device::cuda::{Stream, UploadScope};
 use det_post_ops::shared::DeviceCounters;
 use det_post_types::{FrameReport, Result, Stage, Transfer};
 
@@ -131,19 +131,6 @@ impl FrameStream {
 }
 
 impl<'env> FrameInProgress<'_, 'env> {
-    /// The first stage: makes a payload readable for kernels by `enqueue`.
-    pub(super) fn upload(
-        &mut self,
-        enqueue: impl FnOnce(&UploadScope<'_, 'env>) -> Result<TransferBytes>,
-    ) -> Result<()> {
-        self.upload_by(|scope, report| {
-            let TransferBytes { num_copied, num_uploaded } = enqueue(scope)?;
-            report.add_bytes(Stage::Upload, Transfer::HostCopy, num_copied);
-            report.add_bytes(Stage::Upload, Transfer::Upload, num_uploaded);
-            Ok(())
-        })
-    }
-
     /// The first stage: uploads payloads by `enqueue`, which adds their bytes to the report.
     pub(super) fn upload_by(
         &mut self,

@@ -10,9 +10,9 @@
 //! |---|---|---|
 //! | [`image2d`] | one image | decompress, letterbox, infer, decode, select, suppress, gather |
 //! | [`image2d`] | one list of tensors | decode, select, suppress, gather |
-//! | [`pillars`] | one cloud | unpack, densify, voxelize, pillar features, encode, scatter, infer, decode, select, suppress, gather |
-//! | [`voxels`] | one cloud | unpack, densify, voxelize, voxel mean, encode, infer, decode, select, suppress, gather |
-//! | [`proposals`] | one cloud | unpack, densify, voxelize, infer, decode, select, suppress, gather |
+//! | [`pillars`] | clouds of one or several LiDARs | unpack, densify, voxelize, pillar features, encode, scatter, infer, decode, select, suppress, gather |
+//! | [`voxels`] | clouds of one or several LiDARs | unpack, densify, voxelize, voxel mean, encode, infer, decode, select, suppress, gather |
+//! | [`proposals`] | clouds of one or several LiDARs | unpack, densify, voxelize, infer, decode, select, suppress, gather |
 //! | [`surround`] | images of all cameras | decompress, letterbox, infer, encode, decode, select, suppress, gather |
 //!
 //! Each family has a `cpu` and a `cuda` file with the same stages in the same order. A
@@ -27,6 +27,7 @@ pub mod image2d;
 mod image_uploads;
 pub(crate) mod in_flight;
 pub mod lidar;
+pub mod motion;
 pub mod pillars;
 mod postprocess_3d;
 pub mod proposals;

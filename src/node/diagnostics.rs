@@ -3,7 +3,7 @@
 //! | status | WARN | ERROR |
 //! |---|---|---|
 //! | `NODE: node` | not active; incompatible peers | a transition failed; a part of the middleware is lost |
-//! | `NODE: CHANNEL: input` (`input N` of several) | silent for `gap_warn_s`; below `min_rate_hz`; messages refused, or missing by their stamps | silent for `gap_error_s` |
+//! | `NODE: CHANNEL: input` (`input N` of several) | silent for `gap_warn_s`; below `min_rate_hz`; messages refused, or missing by their stamps; frames processed without it | silent for `gap_error_s` |
 //! | `NODE: CHANNEL: camera_info` (`camera_info N`) | none for `gap_warn_s`; another size or frame than the images; not calibrated; messages refused | |
 //! | `NODE: CHANNEL: frames` | frames dropped or degraded; a capacity met; scores above 1 or NaN; invalid boxes; unknown classes; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread has ended |
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
@@ -17,6 +17,7 @@ use super::status::{BUFFERS, StatusBuilder, TopicStatus, cause_of_silence};
 use crate::config::{ChannelConfig, ChannelKind};
 use crate::runtime::account::{LevelSummary, Reason};
 use crate::runtime::input::InputSummary;
+use crate::runtime::input_times::PointTotals;
 use crate::runtime::serving::Serving;
 use crate::runtime::spread::SpreadSummary;
 use crate::runtime::supervisor::Health;
@@ -109,6 +110,11 @@ impl ChannelHealth<'_> {
                 );
                 status.note(DiagnosticLevel::Warn, &message);
             }
+            let num_missing = self.window.account.times_of(index).num_missing;
+            if num_missing > 0 {
+                let message = format!("{num_missing} frames processed without it");
+                status.note(DiagnosticLevel::Warn, &message);
+            }
             if input.rate_hz < live.min_rate_hz {
                 let message = format!(
                     "{:.1} Hz, at least {:.1} Hz expected",
@@ -133,6 +139,10 @@ impl ChannelHealth<'_> {
             status.value("state", input_state(health, live.gap_warn));
             status.value("unused", totals.num_unused.to_string());
             let times = self.window.account.times_of(index);
+            status.value("missing", times.num_missing.to_string());
+            for (name, num) in times.points.iter().flat_map(PointTotals::named) {
+                status.value(&format!("points_{name}"), num.to_string());
+            }
             for (what, spread) in [("skew", times.skew_ms), ("age", times.age_ms)] {
                 let Some(SpreadSummary { min, median, max }) = spread else { continue };
                 for (part, ms) in [("min", min), ("median", median), ("max", max)] {
@@ -154,7 +164,7 @@ impl ChannelHealth<'_> {
         let dropped = if none_out { DiagnosticLevel::Error } else { DiagnosticLevel::Warn };
         for (level, what, reasons) in [
             (dropped, "dropped", account.dropped()),
-            (DiagnosticLevel::Warn, "degraded (no past sweeps)", account.degraded()),
+            (DiagnosticLevel::Warn, "degraded (no past sweeps or motion)", account.degraded()),
         ] {
             for (name, Reason { count, first }) in reasons {
                 status.note(level, &format!("{count} frames {what}: {name}: {first}"));

@@ -200,7 +200,9 @@ impl OutputTopics {
 fn wants_transforms(channel: &ChannelConfig) -> bool {
     match &channel.kind {
         ChannelKind::Camera(_) => false,
-        ChannelKind::Lidar(lidar) => lidar.densification.num_past_sweeps > 0,
+        ChannelKind::Lidar(lidar) => {
+            lidar.densification.num_past_sweeps > 0 || lidar.clouds.uses_transforms()
+        }
         ChannelKind::Surround(_) => true,
     }
 }

@@ -59,7 +59,7 @@ fn topics() -> String {
     for packed in PackedCloud::ALL {
         row("INPUT", packed.type_name(), sensor, "in, of lidar channels with `input_transport`");
     }
-    let note = "in, of lidar channels with past sweeps";
+    let note = "in, of lidar channels with past sweeps, `target_frame` or `deskew`";
     row("/tf", TfMessage::TYPE, &TF_QOS, note);
     row("/tf_static", TfMessage::TYPE, &TF_STATIC_QOS, note);
     row(BOND_TOPIC, BondStatus::TYPE, &BOND_IN_QOS, "in, while active");

@@ -263,7 +263,10 @@ fn note_inputs(
     begun_at: Option<Stamp>,
     state: &ChannelState,
 ) {
-    lock(&state.frames).window.account.add_times(frame.header.stamp, inputs, begun_at);
+    let mut frames = lock(&state.frames);
+    frames.window.account.add_times(frame.header.stamp, inputs, begun_at);
+    frames.window.account.add_clouds(frame.report);
+    drop(frames);
     for (input, state) in inputs.iter().zip(&state.inputs) {
         if let (Some(input), Some(calibration)) = (input, &state.calibration) {
             lock(calibration).note_image(input);

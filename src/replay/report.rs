@@ -7,10 +7,9 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::slice::Bounds;
-use crate::runtime::account::{
-    Account, BytesSummary, InputTimesSummary, LevelSummary, Reason, StageSummary,
-};
+use crate::runtime::account::{Account, BytesSummary, LevelSummary, Reason, StageSummary};
 use crate::runtime::input::InputTotals;
+use crate::runtime::input_times::{InputTimesSummary, PointTotals};
 use crate::runtime::spread::SpreadSummary;
 use det_post_ops::device::UploadTotals;
 use det_post_ros::bag::LogSpan;
@@ -80,7 +79,7 @@ pub struct InputReport {
     /// What became of its messages.
     #[serde(flatten)]
     pub totals: InputTotals,
-    /// When those in processed frames were acquired.
+    /// When those in processed frames were acquired, the frames without one, and their points.
     #[serde(flatten)]
     pub times: InputTimesSummary,
 }
@@ -198,6 +197,16 @@ impl Report {
                         table,
                         "  {what:<5}  {min:.1} to {max:.1} ms, median {median:.1} ms"
                     );
+                }
+                if times.num_missing > 0 {
+                    let _ =
+                        writeln!(table, "  missing {:>6}  frames without it", times.num_missing);
+                }
+                let named = times.points.iter().flat_map(PointTotals::named);
+                let named = named.filter(|(_, num)| *num > 0);
+                let points: Vec<_> = named.map(|(name, num)| format!("{num} {name}")).collect();
+                if !points.is_empty() {
+                    let _ = writeln!(table, "  points  {}", points.join(", "));
                 }
                 for (reason, Reason { count, first }) in refused {
                     let _ = writeln!(table, "  refused {count:>6}  {reason}: {first}");

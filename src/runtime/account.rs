@@ -6,7 +6,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::spread::{Spread, SpreadSummary};
+use super::input_times::{InputTimes, InputTimesSummary};
 use super::stamps::StampOrder;
 use crate::detectors::FrameInput;
 use det_post_types::{Count, Error, FrameReport, LevelCounts};
@@ -32,25 +32,6 @@ pub struct Account {
     num_levels: usize,
     /// The times of each of several inputs.
     inputs: Vec<InputTimes>,
-}
-
-/// The stamps of the messages of an input.
-#[derive(Clone, Debug, Default)]
-struct InputTimes {
-    skew: Spread,
-    age: Spread,
-}
-
-/// When the messages of one of several inputs were acquired, over all processed frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct InputTimesSummary {
-    /// From the stamp of the frame to that of the message: negative if it was acquired before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub skew_ms: Option<SpreadSummary>,
-    /// From the stamp of the message to the processing of its frame: the time on the clock of
-    /// the node, or of the recording.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub age_ms: Option<SpreadSummary>,
 }
 
 /// Frames or messages with one reason.
@@ -201,22 +182,20 @@ impl Account {
             self.inputs.resize_with(inputs.len(), InputTimes::default);
         }
         for (times, input) in self.inputs.iter_mut().zip(inputs) {
-            let Some(acquired) = input.as_ref().map(|input| input.header.stamp.nanos()) else {
-                continue;
-            };
-            times.skew.add(acquired.saturating_sub(stamp.nanos()));
-            if let Some(now) = now {
-                times.age.add(now.nanos().saturating_sub(acquired));
-            }
+            times.add(stamp, input.as_ref().map(|input| input.header.stamp), now);
         }
     }
 
-    /// The stamps of one of several inputs.
+    /// Adds the points of the clouds of a processed frame, if it has several inputs.
+    pub fn add_clouds(&mut self, frame: &FrameReport) {
+        for (times, cloud) in self.inputs.iter_mut().zip(frame.clouds()) {
+            times.add_cloud(cloud);
+        }
+    }
+
+    /// The stamps of one of several inputs, the frames without it, and its points.
     pub fn times_of(&self, input: usize) -> InputTimesSummary {
-        self.inputs.get(input).map_or_else(Default::default, |times| InputTimesSummary {
-            skew_ms: times.skew.summary(),
-            age_ms: times.age.summary(),
-        })
+        self.inputs.get(input).map(InputTimes::summary).unwrap_or_default()
     }
 
     /// Adds frames dropped for one reason. Returns the number of frames with that reason.
@@ -279,8 +258,7 @@ impl Account {
             self.inputs.resize_with(other.inputs.len(), InputTimes::default);
         }
         for (mine, theirs) in self.inputs.iter_mut().zip(&other.inputs) {
-            mine.skew.merge(&theirs.skew);
-            mine.age.merge(&theirs.age);
+            mine.merge(theirs);
         }
         for (mine, theirs) in self.bytes.iter_mut().zip(&other.bytes) {
             add_all(mine, theirs);
@@ -296,10 +274,7 @@ impl Account {
         let mut latencies = std::mem::replace(&mut self.latencies, std::array::from_fn(|_| None));
         latencies.iter_mut().flatten().for_each(Histogram::reset);
         let mut inputs = std::mem::take(&mut self.inputs);
-        for InputTimes { skew, age } in &mut inputs {
-            skew.reset();
-            age.reset();
-        }
+        inputs.iter_mut().for_each(InputTimes::reset);
         *self = Self { latencies, inputs, ..Self::new() };
     }
 

@@ -260,10 +260,15 @@ impl Channel {
         let mut frame = in_flight.begin(&header, order);
         frame.target_pose = target_pose;
         corrections.note(config, inputs, &mut frame.report);
+        let num_missing = inputs.iter().filter(|input| input.is_none()).count();
+        frame.report.add_count(Count::InputsMissing, num_missing);
         let target_pose = frame.target_pose.as_ref();
         let set = FrameSet { stamp: header.stamp, inputs, target_pose };
         let submitted = failures.note(detector.submit(&set, &mut frame.report));
-        frame.degraded = take_unknown_pose(inputs);
+        frame.degraded = take_unknown_pose(inputs).or_else(|| {
+            let unknown = frame.target_pose.as_ref()?.as_ref().err()?;
+            Some(Error::new(unknown.kind(), unknown.stage(), unknown.message()))
+        });
         match submitted {
             Ok(()) => in_flight.push(frame),
             Err(_) => in_flight.reuse(frame),

@@ -13,8 +13,8 @@
 //! | [`placement`] | channels of device `auto` on several GPUs |
 //! | `in_flight`, `frame_messages` | frames between submission and collection, and their messages |
 //! | `frame_inputs` | kinds and corrections of the inputs of a frame |
-//! | `account`, `spread`, `stamps`, `serving` | counters, times, order of stamps, health |
-//! | `poses` | poses of the sensors of a frame |
+//! | `account`, `input_times`, `spread`, `stamps`, `serving` | counters, times, order of stamps, health |
+//! | `poses` | poses and motions of the sensors of a frame |
 
 pub(crate) mod account;
 pub mod arrivals;
@@ -24,6 +24,7 @@ pub(crate) mod frame_inputs;
 pub(crate) mod frame_messages;
 pub(crate) mod in_flight;
 pub(crate) mod input;
+pub(crate) mod input_times;
 pub mod isolated;
 pub mod message_buffer;
 pub(crate) mod metrics;

@@ -923,7 +923,7 @@ fn the_manual_has_every_key_of_every_kind_once() {
     let head =
         |name: &str| std::fs::read_to_string(shipped(&format!("heads/{name}.yaml"))).unwrap();
     let camera = "{input: /a, model_path: m, output_type: detected_objects_with_feature";
-    let lidar = "{input: /a, encoder_path: e, model_path: m, output_type: detected_objects";
+    let lidar = "{inputs: /a, encoder_path: e, model_path: m, output_type: detected_objects";
     let images = |num: usize, more: &str| {
         let topics: Vec<String> = (0..num).map(|index| format!("/c{index}")).collect();
         let topics = topics.join(", ");

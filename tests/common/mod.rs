@@ -37,6 +37,7 @@ pub mod recordings;
 pub mod replay;
 pub mod safetensors;
 pub mod session;
+pub mod several_lidars;
 pub mod stand_in;
 pub mod streampetr;
 pub mod surround_frames;

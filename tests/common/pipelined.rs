@@ -40,7 +40,7 @@ impl Pipelined {
     /// flight.
     pub fn new(kind: PayloadKind, faults: &Faults, most: &Arc<AtomicUsize>) -> Self {
         let pose_in = (kind == PayloadKind::Cloud).then(|| "map".to_owned());
-        let needs = InputNeeds { kind, pose_in, calibration: false };
+        let needs = InputNeeds { pose_in, ..InputNeeds::of(kind) };
         Self {
             info: DetectorInfo::new([needs], &Device::Cpu, "stub", &[Stage::Infer]),
             faults: Arc::clone(faults),
@@ -56,7 +56,7 @@ impl Pipelined {
     /// A cloud and an image of the same time, one frame after another.
     pub fn of_cloud_and_image(faults: &Faults, most: &Arc<AtomicUsize>) -> Self {
         let detector = Self::new(PayloadKind::Cloud, faults, most).one_at_a_time();
-        let image = InputNeeds { kind: PayloadKind::Image, pose_in: None, calibration: false };
+        let image = InputNeeds::of(PayloadKind::Image);
         let needs = [detector.info.inputs[0].clone(), image];
         let info = DetectorInfo::new(needs, &Device::Cpu, "stub", &[Stage::Infer]);
         Self { info, ..detector }

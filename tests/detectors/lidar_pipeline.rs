@@ -24,7 +24,7 @@ const NUM_POINTS: usize = 6;
 const SIDE: usize = 64;
 
 /// Both kinds of heads on a grid of 64 x 64.
-const CENTER: &str = "
+pub const CENTER: &str = "
 sensor: lidar
 kind: center
 class_names: [car, bus, walker]
@@ -179,14 +179,17 @@ fn channel(head: &str, more: &[&str]) -> ChannelConfig {
     let name = if head == CENTER { "center.yaml" } else { "anchor.yaml" };
     let path = folder.path().join(name);
     std::fs::write(&path, head).unwrap();
-    let mut overrides = vec!["c.input:=/p".into(), format!("c.head:={}", path.display())];
+    let mut overrides = vec![format!("c.head:={}", path.display())];
+    if !more.iter().any(|parameter| parameter.starts_with("c.inputs:=")) {
+        overrides.push("c.input:=/p".into());
+    }
     let fixed = ["c.encoder_path:=e", "c.model_path:=m", "c.point_capacity:=5000"];
     overrides.extend(fixed.map(String::from));
     overrides.extend(more.iter().map(|&parameter| parameter.to_owned()));
     Config::load(&[], &overrides).unwrap().channels.remove(0)
 }
 
-fn config(head: &str, more: &[&str]) -> LidarConfig {
+pub fn config(head: &str, more: &[&str]) -> LidarConfig {
     match channel(head, more).kind {
         ChannelKind::Lidar(config) => *config,
         _ => panic!("a lidar head"),
@@ -194,17 +197,17 @@ fn config(head: &str, more: &[&str]) -> LidarConfig {
 }
 
 /// The same channel on both devices.
-struct Pair {
-    on_cpu: CpuDetector,
-    on_gpu: CudaDetector,
-    stream: Stream,
+pub struct Pair {
+    pub on_cpu: CpuDetector,
+    pub on_gpu: CudaDetector,
+    pub stream: Stream,
 }
 
 /// A sweep: its cloud, seconds, pose.
 type Sweep<'a> = (&'a Cloud, f64, Option<Isometry3<f64>>);
 
 impl Pair {
-    fn new(device: &CudaDevice, config: &LidarConfig, is_dynamic: bool) -> Self {
+    pub fn new(device: &CudaDevice, config: &LidarConfig, is_dynamic: bool) -> Self {
         let stream = device.stream().unwrap();
         let num_features = config.facts.num_features();
         let encoder = || Box::new(Mirror::encoder(num_features, is_dynamic));
@@ -241,7 +244,7 @@ impl Pair {
     }
 }
 
-fn pose(random: &mut Random) -> Isometry3<f64> {
+pub fn pose(random: &mut Random) -> Isometry3<f64> {
     let mut number = || f64::from(random.range(-1.0, 1.0));
     let rotation = UnitQuaternion::from_euler_angles(0.02 * number(), 0.02 * number(), number());
     Isometry3::from_parts(Translation3::new(number(), number(), 0.1 * number()), rotation)

@@ -33,6 +33,8 @@ mod proposals_pipeline;
 #[cfg(feature = "cuda")]
 mod rotated_pipeline;
 #[cfg(feature = "cuda")]
+mod several_lidars;
+#[cfg(feature = "cuda")]
 mod slot;
 #[cfg(feature = "cuda")]
 mod surround_pipeline;

@@ -25,6 +25,7 @@ mod process;
 mod proposals;
 mod services;
 mod several_inputs;
+mod several_lidars;
 mod surround;
 mod surround_prepared;
 mod time;

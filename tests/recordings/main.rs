@@ -27,6 +27,7 @@ mod nan_scores;
 mod packed_clouds;
 mod proposals;
 mod rotated_boxes;
+mod several_lidars;
 mod shortened_bags;
 mod slices;
 mod surround;

@@ -4,7 +4,8 @@
 //! stamp of a scan is its middle, when it faces forward. Each column is cast from
 //! the pose of the sensor at the column's time, at actors in their poses of that
 //! time. Points are in the sensor's frame at the stamp: ego motion is
-//! compensated, as drivers with a fixed frame do; the motion of actors is not.
+//! compensated, as drivers with a fixed frame do; the motion of actors is not. Where a drive has
+//! moving scans, recordings have each point in the sensor's frame at the point's time instead.
 
 use nalgebra::{Matrix3, Vector2, Vector3};
 
@@ -31,6 +32,8 @@ const GROUND: u32 = u32::MAX - 1;
 pub struct ScanPoint {
     /// x (ahead), y (left), z (up) in metres.
     pub position: [f32; 3],
+    /// The same in the sensor's frame at the time of measurement.
+    pub measured: [f32; 3],
     /// Intensity of the echo, 0 to 255.
     pub intensity: f32,
     /// Its beam, 0 the lowest.
@@ -190,6 +193,15 @@ pub(super) fn lidar_view(drive: &Drive, mount: &LidarMount, time_s: f64) -> View
     View { origin, sensor_from_map }
 }
 
+/// What the rays of a column hit.
+#[derive(Clone, Copy)]
+struct Seen<'a> {
+    column: &'a Column,
+    hits: &'a Hits,
+    /// Cosine and sine of its azimuth, from the sensor.
+    azimuth: [f32; 2],
+}
+
 struct Caster<'a> {
     drive: &'a Drive,
     mount: &'a LidarMount,
@@ -258,7 +270,8 @@ impl Caster<'_> {
             part.rays[owner].unoccluded += unoccluded.count_ones();
             rest = &rest[num..];
         }
-        self.collect(index, &column, &hits, part);
+        let seen = Seen { column: &column, hits: &hits, azimuth: [cos as f32, sin as f32] };
+        self.collect(index, &seen, part);
     }
 
     fn cast_ground(&self, view: &View, ahead: &Vector2<f64>, hits: &mut Hits) {
@@ -284,7 +297,8 @@ impl Caster<'_> {
     }
 
     /// Turns hits into points.
-    fn collect(&self, index: usize, column: &Column, hits: &Hits, part: &mut Part) {
+    fn collect(&self, index: usize, seen: &Seen<'_>, part: &mut Part) {
+        let Seen { column, hits, azimuth: [ahead, left] } = *seen;
         let beams = &self.drive.beams;
         for beam in 0..NUM_BEAMS {
             let (chunk, lane) = (beam / LANES, beam % LANES);
@@ -334,6 +348,10 @@ impl Caster<'_> {
             });
             part.points.push(ScanPoint {
                 position: position.into(),
+                measured: {
+                    let (cos, sin) = (beams.cos[chunk][lane], beams.sin[chunk][lane]);
+                    [range * cos * ahead, range * cos * left, range * sin]
+                },
                 intensity,
                 ring: beam as u16,
                 time_s: column.time_s,

@@ -33,6 +33,11 @@ pub struct Options {
     pub image_size: Size,
     /// Images per second.
     pub camera_rate_hz: f64,
+    /// Whether recordings have the points of a scan where they were measured, from a sensor that
+    /// moves, instead of at the stamp.
+    pub has_moving_scans: bool,
+    /// Whether recordings also have the clouds of all LiDARs as one in `base_link`.
+    pub has_merged_cloud: bool,
     /// Number of threads for a frame. The result does not depend on it.
     pub num_threads: usize,
 }
@@ -48,6 +53,8 @@ impl Default for Options {
             num_points: 115_200,
             image_size: Size::new(1280, 720),
             camera_rate_hz: 10.0,
+            has_moving_scans: false,
+            has_merged_cloud: false,
             num_threads: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
@@ -93,6 +100,10 @@ pub struct Rig {
     pub image_size: Size,
     /// Images per second.
     pub camera_rate_hz: f64,
+    /// Whether points are recorded where they were measured.
+    pub has_moving_scans: bool,
+    /// Whether the clouds of all LiDARs are also recorded as one.
+    pub has_merged_cloud: bool,
 }
 
 impl Rig {
@@ -135,8 +146,17 @@ impl Rig {
                 CameraMount { position_m: [1.25 + 0.45 * cos, 0.45 * sin, 1.62], yaw_rad }
             })
             .collect();
-        let (image_size, camera_rate_hz) = (options.image_size, options.camera_rate_hz);
-        Ok(Self { lidars, cameras, num_columns, image_size, camera_rate_hz })
+        let Options { image_size, camera_rate_hz, has_moving_scans, has_merged_cloud, .. } =
+            *options;
+        Ok(Self {
+            lidars,
+            cameras,
+            num_columns,
+            image_size,
+            camera_rate_hz,
+            has_moving_scans,
+            has_merged_cloud,
+        })
     }
 
     /// Seconds from the start of the drive to the middle of a scan.

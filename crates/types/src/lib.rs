@@ -54,6 +54,7 @@ mod nms;
 mod outline;
 mod point_channel;
 mod proposal;
+mod point_time;
 mod received_tensors;
 mod report;
 mod rle;
@@ -91,11 +92,12 @@ pub use mask::{Mask, MaskParams, MaskRule, MaskWindow, Masks};
 pub use nms::*;
 pub use point_channel::{ChannelTransform, PointChannel};
 pub use proposal::{ProposalDecode, ProposalLayout};
+pub use point_time::{MAX_POINT_TIME_S, PointTimes, TimeField, TimeOrigin, TimeUnit};
 pub use received_tensors::{
     MAX_RANK, MAX_TENSORS, OwnedTensor, ReceivedTensors, Span, TensorEntries, TensorEntry,
     TensorType,
 };
-pub use report::{Count, FrameReport, ImageDecoder, LevelCounts, Stage, Transfer};
+pub use report::{Count, FrameReport, ImageDecoder, LevelCounts, Stage, Transfer, UnpackCounts};
 pub use rle::Rle;
 pub use streampetr::StreamPetrDecode;
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};

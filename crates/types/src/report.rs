@@ -106,14 +106,22 @@ named! {
         /// Detections without a mask: the masks before them reached `mask_capacity_bytes`.
         /// Nothing else is dropped.
         MasksOverCapacity => "masks_over_capacity",
+        /// Points inside a crop box of `crop_boxes`, such as those on the vehicle itself.
+        PointsCropped => "points_cropped",
+        /// Points of clouds that are to be deskewed without a usable time: they stay where they
+        /// were measured. Nothing is dropped.
+        PointsWithoutTime => "points_without_time",
+        /// Inputs that processed frames lack.
+        InputsMissing => "inputs_missing",
     }
     /// The name in reports.
     pub fn name;
 }
 
 impl Count {
-    /// Whether it is a warning in diagnostics: a capacity was exceeded, the network's scores are not
-    /// probabilities, or its boxes or classes are invalid. The others are normal.
+    /// Whether it is a warning in diagnostics: a capacity was exceeded, inputs or times of points are
+    /// missing, the network's scores are not probabilities, or its boxes or classes are invalid. The
+    /// others are normal.
     pub const fn is_warning(self) -> bool {
         match self {
             Self::PointsOverCapacity
@@ -127,7 +135,9 @@ impl Count {
             | Self::ScoresNan
             | Self::BoxesInvalid
             | Self::ClassesUnknown
-            | Self::MemoryCleared => true,
+            | Self::MemoryCleared
+            | Self::PointsWithoutTime
+            | Self::InputsMissing => true,
             Self::PointsNotFinite
             | Self::PointsOutOfRange
             | Self::SweepsDropped
@@ -135,7 +145,8 @@ impl Count {
             | Self::SitesWithoutOutput
             | Self::CandidatesOverTopK
             | Self::RowStepsCorrected
-            | Self::ImagesMislabelled => false,
+            | Self::ImagesMislabelled
+            | Self::PointsCropped => false,
         }
     }
 }
@@ -179,6 +190,24 @@ pub struct LevelCounts {
     pub num_inputs_without_output: u64,
 }
 
+/// The points of one cloud. All but `num_without_time` add up to the points of the message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnpackCounts {
+    /// Points written.
+    pub num_points: usize,
+    /// Points with a value that is NaN or infinite.
+    pub num_not_finite: usize,
+    /// Finite points inside the crop box.
+    pub num_cropped: usize,
+    /// Other finite points outside the range.
+    pub num_out_of_range: usize,
+    /// Valid points beyond the capacity of the output.
+    pub num_over_capacity: usize,
+    /// Where times are needed, finite points without a usable one; all points of a cloud without
+    /// times.
+    pub num_without_time: usize,
+}
+
 /// Durations, counters, copied bytes, decoded images and sites of one frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrameReport {
@@ -188,11 +217,15 @@ pub struct FrameReport {
     images: [u64; ImageDecoder::ALL.len()],
     levels: [LevelCounts; FrameReport::MAX_LEVELS],
     num_levels: usize,
+    /// By input.
+    clouds: [UnpackCounts; FrameReport::MAX_CLOUDS],
 }
 
 impl FrameReport {
     /// The most levels of a sparse encoder.
     pub const MAX_LEVELS: usize = 16;
+    /// The most clouds of a frame.
+    pub const MAX_CLOUDS: usize = 16;
 
     /// An empty report.
     pub fn new() -> Self {
@@ -241,6 +274,20 @@ impl FrameReport {
     /// The levels of a sparse encoder, finest first; none without one.
     pub fn levels(&self) -> &[LevelCounts] {
         &self.levels[..self.num_levels]
+    }
+
+    /// Sets the counts of the cloud of an input. The counters of the frame are added apart from
+    /// them.
+    pub fn set_cloud(&mut self, input: usize, counts: UnpackCounts) {
+        if let Some(cloud) = self.clouds.get_mut(input) {
+            *cloud = counts;
+        }
+    }
+
+    /// The counts of the clouds by input: zeros for an input without a cloud, and in frames of one
+    /// input.
+    pub fn clouds(&self) -> &[UnpackCounts; Self::MAX_CLOUDS] {
+        &self.clouds
     }
 
     /// Adds bytes that a stage copied.

@@ -38,6 +38,7 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &CudaDevice) -> Result<()> {
     if [DECODE, AFTER].iter().any(|name| bench.wants(name)) {
         after(bench, stream)?;
     }
+    super::several::on_gpu(bench, stream)?;
     if bench.wants(AROUND) {
         around(bench, stream)?;
     }

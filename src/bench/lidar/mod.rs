@@ -3,6 +3,7 @@
 #[cfg(feature = "cuda")]
 mod cuda;
 mod proposals;
+mod several;
 
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
@@ -44,6 +45,7 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     match device {
         Device::Cpu => {
             clouds(bench)?;
+            several::cases(bench)?;
             pillars(bench)?;
             heads(bench)
         }

@@ -87,7 +87,7 @@ fn open_whole(config: &CameraConfig, device: &Device) -> Result<Box<dyn Detector
 }
 
 const NEEDS: [InputNeeds; 1] =
-    [InputNeeds { kind: PayloadKind::Image, pose_in: None, calibration: false }];
+    [InputNeeds { kind: PayloadKind::Image, pose_in: None, calibration: false, motion: None }];
 
 fn family(config: &ChannelConfig) -> Result<&CameraConfig> {
     match &config.kind {

@@ -14,7 +14,7 @@ use det_post_types::{Box2d, Detections, FrameReport, Letterbox, Placement, Resul
 const TENSORS: usize = 0;
 
 const NEEDS: [InputNeeds; 1] =
-    [InputNeeds { kind: PayloadKind::Tensors, pose_in: None, calibration: false }];
+    [InputNeeds { kind: PayloadKind::Tensors, pose_in: None, calibration: false, motion: None }];
 
 /// Finds boxes `B` in tensors of a message, on the CPU.
 ///

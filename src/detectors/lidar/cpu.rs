@@ -2,14 +2,14 @@
 
 use nalgebra::Isometry3;
 
-use super::{CLOUD, LidarHead, lidar_of, needs, with_empty_frame};
-use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
+use super::{LidarHead, lidar_of, placing, with_empty_frame};
+use crate::config::{ChannelConfig, LidarConfig};
 use crate::detectors::in_flight::SingleFrame;
 use crate::detectors::postprocess_3d::Postprocess3d;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use det_post_infer::{Engine, ExpectedDim};
 use det_post_ops::cloud::densify::{Sweeps, densify};
-use det_post_ops::cloud::unpack::{UnpackParams, unpack};
+use det_post_ops::cloud::unpack::{UnpackParams, append};
 use det_post_ops::cloud::voxelize::{self, VoxelizeParams, Voxels, voxelize};
 use det_post_ops::device::Device;
 use det_post_types::{Count, Detections, Error, FrameReport, Points, Result, Stage, Stamp, Tensor};
@@ -82,7 +82,7 @@ impl<E: MapEncoder> NetworkInput for MapInput<E> {
 /// Detects objects in point clouds on the CPU.
 pub struct CpuDetector<N> {
     info: DetectorInfo,
-    facts: LidarFacts,
+    config: LidarConfig,
     unpack: UnpackParams,
     points: Points,
     densification: Option<Densification>,
@@ -128,8 +128,8 @@ impl<N: NetworkInput> CpuDetector<N> {
         let voxelize = super::voxelize_params(config);
         let stages = [&STAGES_BEFORE, N::STAGES, &STAGES_AFTER].concat();
         Ok(Self {
-            info: DetectorInfo::new(needs(config), &Device::Cpu, engine.name(), &stages),
-            facts: facts.clone(),
+            info: super::info(config, &Device::Cpu, engine.name(), &stages),
+            config: config.clone(),
             unpack: super::unpack_params(config),
             points: Points::with_capacity(num_channels, config.point_capacity),
             densification: Densification::new(config),
@@ -162,13 +162,22 @@ impl<N: NetworkInput> Detector for CpuDetector<N> {
     fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         self.in_flight.check_free()?;
         let Self { points, voxels, input, engine, head, postprocess, .. } = self;
-        let (cloud, pose) = (frame.cloud(CLOUD)?, frame.input(CLOUD)?.world_from_sensor());
+        let pose = placing::pose_of(frame, &self.config.clouds)?;
         postprocess.candidates.clear();
 
-        let unpacked = report.time(Stage::Unpack, || unpack(cloud, &self.unpack, points))?;
-        report.add_count(Count::PointsNotFinite, unpacked.num_not_finite);
-        report.add_count(Count::PointsOutOfRange, unpacked.num_out_of_range);
-        report.add_count(Count::PointsOverCapacity, unpacked.num_over_capacity);
+        report.time(Stage::Unpack, || points.clear());
+        for index in placing::present(frame)? {
+            let cloud = frame.cloud(index)?;
+            let placement = placing::placement(frame, index, &self.config.clouds)?;
+            let counts =
+                report.time(Stage::Unpack, || append(cloud, &self.unpack, &placement, points));
+            let mut counts = counts.map_err(|error| placing::of_input(frame, index, error))?;
+            counts.num_without_time += placing::num_without_time(frame, index, &self.config.clouds);
+            placing::add_counts(report, &counts);
+            if frame.inputs.len() > 1 {
+                report.set_cloud(index, counts);
+            }
+        }
 
         let points = match &mut self.densification {
             Some(densification) => densification.merge(points, frame.stamp, pose, report)?,
@@ -217,8 +226,8 @@ impl<N: NetworkInput> Detector for CpuDetector<N> {
     }
 
     fn warm_up(&mut self) -> Result<()> {
-        let facts = self.facts.clone();
-        with_empty_frame(&facts, |frame| self.detect(frame, &mut FrameReport::new()).map(drop))?;
+        let config = self.config.clone();
+        with_empty_frame(&config, |frame| self.detect(frame, &mut FrameReport::new()).map(drop))?;
         self.reset()
     }
 }

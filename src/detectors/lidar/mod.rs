@@ -8,7 +8,9 @@
 //! [`proposals`](super::proposals) take the points of voxels: [`NetworkInput`]. All other stages are those of
 //! [`CpuDetector`] and `CudaDetector`, whose `detect` is the whole frame in one function.
 //!
-//! Boxes are in the cloud's frame of reference. Both devices give the same counters, the
+//! Clouds of several LiDARs follow each other in the points of a frame, in the order of the inputs,
+//! each moved into the target frame. Boxes are in the target frame, or in
+//! that of the one cloud. Both devices give the same counters, the
 //! same voxels and, from equal outputs of the network, the same detections, except for the
 //! last place of an exponential.
 //!
@@ -20,6 +22,7 @@ mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod head;
+mod placing;
 
 pub use cpu::{CpuDetector, MapEncoder, MapInput, NetworkInput};
 #[cfg(feature = "cuda")]
@@ -30,22 +33,39 @@ pub use cuda::{CudaDetector, DeviceMapEncoder, EncoderIo};
 pub use head::LidarDecoder;
 pub use head::LidarHead;
 pub(super) use head::{floats, refuse};
+pub(crate) use placing::placement;
 
-use super::{FrameInput, FrameSet, InputNeeds, PayloadKind, another_family};
+use super::{DetectorInfo, FrameInput, FrameSet, another_family};
 use crate::config::{ChannelConfig, ChannelKind, LidarConfig, LidarFacts};
 use det_post_ops::cloud::unpack::UnpackParams;
 use det_post_ops::cloud::voxelize::VoxelizeParams;
-use det_post_types::{CloudView, Header, PointChannel, PointField, PointFields, Result};
+use det_post_ops::device::Device;
+use det_post_types::{
+    CloudView, Error, Header, PointChannel, PointField, PointFields, Result, Stage, Stamp,
+};
+use nalgebra::Isometry3;
 
-/// The one input.
+/// The first input.
 const CLOUD: usize = 0;
 
-/// One cloud, and the sensor's pose if past sweeps are merged.
-fn needs(config: &LidarConfig) -> [InputNeeds; 1] {
-    let densification = &config.densification;
-    let merges = densification.num_past_sweeps > 0;
-    let pose_in = merges.then(|| densification.world_frame.clone());
-    [InputNeeds { kind: PayloadKind::Cloud, pose_in, calibration: false }]
+/// The inputs, the target and the engine of a channel.
+fn info(
+    config: &LidarConfig,
+    device: &Device,
+    engine_name: &str,
+    stages: &[Stage],
+) -> DetectorInfo {
+    let target = placing::target(config);
+    DetectorInfo {
+        target,
+        ..DetectorInfo::new(placing::needs(config), device, engine_name, stages)
+    }
+}
+
+/// An error of an input, with its number and the frame of its sensor.
+fn refuse_input(index: usize, input: &FrameInput<'_>, error: &Error) -> Error {
+    let message = format!("input {index} ({}): {}", input.header.frame_id, error.message());
+    Error::new(error.kind(), "lidar", message)
 }
 
 /// The part of a channel's configuration that is of LiDARs.
@@ -56,12 +76,13 @@ fn lidar_of(config: &ChannelConfig) -> Result<&LidarConfig> {
     }
 }
 
-/// Calls `work` with a cloud of one point, the centre of the grid's range: x, y, z and the
+/// Calls `work` with clouds of one point, the centre of the grid's range: x, y, z and the
 /// channels of the head, all floats, the channels zero.
 fn with_empty_frame<T>(
-    facts: &LidarFacts,
+    config: &LidarConfig,
     work: impl FnOnce(&FrameSet<'_>) -> Result<T>,
 ) -> Result<T> {
+    let facts = &config.facts;
     let mut fields = PointFields::new();
     let names = facts.point_channels.iter().filter_map(|channel| match channel {
         PointChannel::Intensity => Some("intensity"),
@@ -78,8 +99,15 @@ fn with_empty_frame<T>(
     data.resize(4 * fields.as_slice().len(), 0);
     let step = data.len() as u32;
     let cloud = CloudView::new([1, 1], [step, step], false, fields, &data)?;
-    let input = [Some(FrameInput::cloud(Header::default(), &cloud))];
-    work(&FrameSet::single(&input))
+    let input = || {
+        let input = FrameInput::cloud(Header::default(), &cloud);
+        match config.clouds.target_frame {
+            Some(_) => input.with_pose(Isometry3::identity()),
+            None => input,
+        }
+    };
+    let inputs: Vec<_> = (0..config.clouds.num_inputs).map(|_| Some(input())).collect();
+    work(&FrameSet { stamp: Stamp::default(), inputs: &inputs, target_pose: None })
 }
 
 /// The values to read from clouds.

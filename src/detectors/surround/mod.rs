@@ -88,7 +88,7 @@ fn info(
 ) -> DetectorInfo {
     let SurroundConfig { target_frame, world_frame, compensate_skew, .. } = config;
     let pose_in = Some(if *compensate_skew { world_frame } else { target_frame }.clone());
-    let camera = InputNeeds { kind: PayloadKind::Image, pose_in, calibration: true };
+    let camera = InputNeeds { pose_in, calibration: true, ..InputNeeds::of(PayloadKind::Image) };
     DetectorInfo {
         target: Some(TargetFrame {
             frame_id: target_frame.clone(),

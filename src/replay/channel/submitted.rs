@@ -115,6 +115,7 @@ impl ReplayChannel {
                 let pass_on = |inputs: &mut [Option<FrameInput<'_>>]| {
                     let (stamp, target_pose) = (frame.header.stamp, frame.target_pose);
                     account.add_times(stamp, inputs, Some(due));
+                    account.add_clouds(frame.report);
                     let inputs = FrameSet { stamp, inputs, target_pose };
                     context.pass_on(*index, account, &frame, inputs, log_time)
                 };

@@ -3,8 +3,9 @@
 
 use nalgebra::Isometry3;
 
-use super::message::{Message, malformed};
-use super::wire::{put_error, take_error};
+use super::message::{Message, malformed, put_error, take_error};
+use super::motion::{put_motion, take_motion};
+use crate::detectors::motion::Motion;
 use crate::detectors::{FrameSet, MAX_INPUTS, Payload};
 use crate::runtime::message_buffer::{InputView, PayloadView};
 use det_post_types::{
@@ -84,6 +85,7 @@ pub(super) fn put_frame(message: &mut Message, frame: &FrameSet<'_>) -> Result<(
         let Header { stamp, frame_id } = input.header;
         message.put_u64(stamp.nanos() as u64).put_text(frame_id);
         put_pose(message, input.pose.as_ref());
+        put_motion(message, input.motion.as_ref());
         message.put_u32(u32::from(input.calibration.is_some()));
         if let Some(calibration) = input.calibration {
             put_calibration(message, calibration);
@@ -209,6 +211,7 @@ pub(super) struct DecodedFrame<'a> {
     pub(super) stamp: Stamp,
     pub(super) views: [Option<InputView<'a>>; MAX_INPUTS],
     pub(super) poses: [Option<Result<Isometry3<f64>>>; MAX_INPUTS],
+    pub(super) motions: [Option<Result<Motion>>; MAX_INPUTS],
     pub(super) calibrations: [Option<CameraCalibration>; MAX_INPUTS],
     pub(super) target_pose: Option<Result<Isometry3<f64>>>,
     pub(super) num_inputs: usize,
@@ -225,6 +228,7 @@ pub(super) fn take_frame<'a>(message: &'a Message, memory: &'a [u8]) -> Result<D
         stamp,
         views: [const { None }; MAX_INPUTS],
         poses: [const { None }; MAX_INPUTS],
+        motions: [const { None }; MAX_INPUTS],
         calibrations: [const { None }; MAX_INPUTS],
         target_pose: take_pose(message)?,
         num_inputs,
@@ -265,6 +269,7 @@ fn take_input<'a>(
     let stamp = Stamp::from_nanos(message.u64()? as i64);
     let header = Header { stamp, frame_id: message.text()? };
     frame.poses[input] = take_pose(message)?;
+    frame.motions[input] = take_motion(message)?;
     if message.u32()? != 0 {
         frame.calibrations[input] = Some(take_calibration(message)?);
     }

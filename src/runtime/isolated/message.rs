@@ -160,6 +160,18 @@ pub(super) fn malformed() -> Error {
     Error::new(ErrorKind::Message, STAGE, "a message between the processes is malformed")
 }
 
+/// Appends an error.
+pub(super) fn put_error(message: &mut Message, error: &Error) {
+    message.put_text(error.kind().reason()).put_text(&error.to_string());
+}
+
+/// Reads what [`put_error`] wrote.
+pub(super) fn take_error(message: &Message) -> Result<Error> {
+    let reason = message.text()?;
+    let kind = ErrorKind::ALL.into_iter().find(|kind| kind.reason() == reason);
+    Ok(Error::new(kind.unwrap_or(ErrorKind::Inference), "isolated", message.text()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,7 @@ mod child;
 mod frame;
 mod memory;
 mod message;
+mod motion;
 mod serve;
 mod wire;
 
@@ -28,7 +29,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use memory::PayloadBuffer;
-use message::{Message, STAGE, malformed, request, response};
+use message::{Message, STAGE, malformed, request, response, take_error};
 pub use serve::serve;
 use wire::DetectionBuffers;
 
@@ -161,7 +162,7 @@ impl Proxy {
         match self.message.tag()? {
             tag if tag == expected => Ok(()),
             response::FAILED => {
-                let error = wire::take_error(&self.message)?;
+                let error = take_error(&self.message)?;
                 if error.kind() != ErrorKind::DeviceLost {
                     return Err(error);
                 }
@@ -213,7 +214,7 @@ impl Detector for Proxy {
     fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
         // A frame of only this message, in the place where the next frame will be.
         let FrameInput { header, payload, calibration, .. } = *message;
-        let inputs = [Some(FrameInput { header, payload, pose: None, calibration })];
+        let inputs = [Some(FrameInput { calibration, ..FrameInput::new(header, payload) })];
         let frame = FrameSet::single(&inputs);
         self.share(&frame)?;
         let index = u32::try_from(input).map_err(|_| malformed())?;

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use super::child;
 use super::frame::{DecodedFrame, take_frame};
 use super::memory::PayloadView;
-use super::message::{Message, STAGE, malformed, request, response};
+use super::message::{Message, STAGE, malformed, put_error, request, response};
 use super::wire;
 use crate::config::{ChannelConfig, Config};
 use crate::detectors::{Detector, FrameInput, FrameSet, MAX_INPUTS};
@@ -41,7 +41,7 @@ pub fn serve(
     while unless_ended(received.receive(&mut socket)).map_err(failed)? {
         let error = serving.respond(&received, &mut sent, &socket).err();
         if let Some(error) = &error {
-            wire::put_error(sent.start(response::FAILED), error);
+            put_error(sent.start(response::FAILED), error);
         }
         if !unless_ended(sent.send(&mut socket).map(|()| true)).map_err(failed)? {
             break;
@@ -121,12 +121,14 @@ fn detect(
     memory: &PayloadView,
     sent: &mut Message,
 ) -> Result<()> {
-    let DecodedFrame { stamp, views, mut poses, calibrations, target_pose, num_inputs } =
-        take_frame(received, memory.bytes())?;
+    let taken = take_frame(received, memory.bytes())?;
+    let DecodedFrame { stamp, views, mut poses, mut motions, calibrations, .. } = taken;
+    let DecodedFrame { target_pose, num_inputs, .. } = taken;
     let inputs: [_; MAX_INPUTS] = std::array::from_fn(|index| {
         let input = views[index].as_ref().map(InputView::input);
         let (pose, calibration) = (poses[index].take(), calibrations[index].as_ref());
-        input.map(|input| FrameInput { pose, calibration, ..input })
+        let motion = motions[index].take();
+        input.map(|input| FrameInput { pose, calibration, motion, ..input })
     });
     let target_pose = target_pose.as_ref();
     let frame = FrameSet { stamp, inputs: &inputs[..num_inputs], target_pose };

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::message::{Message, malformed};
+use super::motion::{put_needs, take_needs};
 use crate::detectors::{DetectorInfo, InputNeeds, PayloadKind, TargetFrame};
 use det_post_types::{
-    Box2d, Box3d, Count, Detection2d, Detection3d, Detections, Error, ErrorKind, FrameReport,
-    ImageDecoder, Keypoint, Keypoints, LevelCounts, MaskWindow, Masks, Object3d, Result,
-    RotatedBox2d, Size, Stage, Transfer, Variance3d,
+    Box2d, Box3d, Count, Detection2d, Detection3d, Detections, FrameReport, ImageDecoder, Keypoint,
+    Keypoints, LevelCounts, MaskWindow, Masks, Object3d, Result, RotatedBox2d, Size, Stage,
+    Transfer, UnpackCounts, Variance3d,
 };
 
 /// Appends the constant properties of a detector.
@@ -19,10 +20,11 @@ pub(super) fn put_info(message: &mut Message, info: &DetectorInfo) {
         message.put_u32(*stage as u32);
     }
     message.put_u32(info.inputs.len() as u32);
-    for InputNeeds { kind, pose_in, calibration } in &info.inputs {
+    for InputNeeds { kind, pose_in, calibration, motion } in &info.inputs {
         message.put_u32(*kind as u32);
         put_frame_of(message, pose_in.as_deref());
         message.put_u32(u32::from(*calibration));
+        put_needs(message, motion.as_ref());
     }
     message.put_u32(u32::from(info.target.is_some()));
     if let Some(TargetFrame { frame_id, pose_in }) = &info.target {
@@ -65,7 +67,8 @@ pub(super) fn take_info(message: &Message) -> Result<DetectorInfo> {
         let kind = PayloadKind::ALL.get(message.u32()? as usize).copied();
         let kind = kind.ok_or_else(malformed)?;
         let pose_in = take_frame_of(message)?;
-        info.inputs.push(InputNeeds { kind, pose_in, calibration: message.u32()? != 0 });
+        let (calibration, motion) = (message.u32()? != 0, take_needs(message)?);
+        info.inputs.push(InputNeeds { kind, pose_in, calibration, motion });
     }
     if message.u32()? != 0 {
         let frame_id = message.text()?.to_owned();
@@ -285,7 +288,7 @@ fn floats<const N: usize>(message: &Message) -> Result<[f32; N]> {
     Ok(values)
 }
 
-/// Appends durations and bytes of `stages`, and the counts and images of a report.
+/// Appends durations and bytes of `stages`, and the counts, images, levels and clouds of a report.
 pub(super) fn put_report(message: &mut Message, stages: &[Stage], report: &FrameReport) {
     for &stage in stages {
         let duration = report.duration(stage);
@@ -304,6 +307,11 @@ pub(super) fn put_report(message: &mut Message, stages: &[Stage], report: &Frame
     for level in report.levels() {
         let LevelCounts { num_sites, num_over_capacity, num_inputs_without_output } = *level;
         message.put_u64(num_sites).put_u64(num_over_capacity).put_u64(num_inputs_without_output);
+    }
+    for cloud in report.clouds() {
+        for num in numbers(cloud) {
+            message.put_u64(num as u64);
+        }
     }
 }
 
@@ -339,24 +347,34 @@ pub(super) fn take_report(
             num_inputs_without_output: message.u64()?,
         });
     }
+    for input in 0..FrameReport::MAX_CLOUDS {
+        let mut nums = [0; 6];
+        for num in &mut nums {
+            *num = message.usize()?;
+        }
+        let [num_points, num_not_finite, num_cropped, num_out_of_range, ..] = nums;
+        let [.., num_over_capacity, num_without_time] = nums;
+        let dropped =
+            UnpackCounts { num_not_finite, num_cropped, num_out_of_range, ..Default::default() };
+        report.set_cloud(
+            input,
+            UnpackCounts { num_points, num_over_capacity, num_without_time, ..dropped },
+        );
+    }
     Ok(())
 }
 
-/// Appends an error.
-pub(super) fn put_error(message: &mut Message, error: &Error) {
-    message.put_text(error.kind().reason()).put_text(&error.to_string());
-}
-
-/// Reads what [`put_error`] wrote.
-pub(super) fn take_error(message: &Message) -> Result<Error> {
-    let reason = message.text()?;
-    let kind = ErrorKind::ALL.into_iter().find(|kind| kind.reason() == reason);
-    Ok(Error::new(kind.unwrap_or(ErrorKind::Inference), "isolated", message.text()?))
+fn numbers(cloud: &UnpackCounts) -> [usize; 6] {
+    let UnpackCounts { num_points, num_not_finite, num_cropped, num_out_of_range, .. } = *cloud;
+    let UnpackCounts { num_over_capacity, num_without_time, .. } = *cloud;
+    [num_points, num_not_finite, num_cropped, num_out_of_range, num_over_capacity, num_without_time]
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::message::{put_error, take_error};
     use super::*;
+    use det_post_types::{Error, ErrorKind};
 
     #[test]
     fn detections_come_back_bit_for_bit() {
@@ -444,6 +462,8 @@ mod tests {
                 num_inputs_without_output: 1,
             });
         }
+        let cloud = UnpackCounts { num_points: 7, num_cropped: 2, ..UnpackCounts::default() };
+        report.set_cloud(3, UnpackCounts { num_without_time: 1, num_over_capacity: 5, ..cloud });
         let mut sent = report.clone();
         sent.add_duration(Stage::Total, Duration::from_micros(9));
         let error = Error::new(ErrorKind::Codec, "decompress", "no image");

@@ -21,9 +21,9 @@ use det_post_types::{
 /// Makes the detector that a channel is named after: `cameras` has two cameras
 /// and boxes in an image, `fused` a camera and a lidar and boxes in space.
 pub fn open(config: &ChannelConfig, _: DeviceChoice) -> Result<Box<dyn Detector>> {
-    let camera = InputNeeds { kind: PayloadKind::Image, pose_in: None, calibration: true };
+    let camera = InputNeeds { calibration: true, ..InputNeeds::of(PayloadKind::Image) };
     let pose_in = Some("map".into());
-    let lidar = InputNeeds { kind: PayloadKind::Cloud, pose_in, calibration: false };
+    let lidar = InputNeeds { pose_in, ..InputNeeds::of(PayloadKind::Cloud) };
     let needs = match config.name.as_str() {
         "cameras" => vec![camera.clone(), camera],
         "fused" => vec![camera, lidar],

@@ -8,7 +8,8 @@ use super::colors::{RINGS, TEXT, TRUTH, VEHICLE, class_color, color};
 use super::labels::Labels;
 use super::legend::{Entry, draw_legend};
 use super::rect::Rect;
-use det_post_ops::cloud::unpack::{UnpackParams, unpack};
+use det_post_ops::cloud::unpack::placement::Placement;
+use det_post_ops::cloud::unpack::{UnpackParams, append};
 use det_post_types::{Affine2, Box3d, CloudView, Detection3d, PointRange, Points, Result, Size};
 
 /// Edge length of a bird's-eye image in pixels.
@@ -43,11 +44,25 @@ impl BevImage {
     /// # Errors
     /// Returns the errors of unpacking the points.
     pub fn new(cloud: Option<&CloudView<'_>>, range: &PointRange, size: u32) -> Result<Self> {
+        let clouds: Vec<_> = cloud.map(|cloud| (cloud, Placement::default())).into_iter().collect();
+        Self::of_clouds(&clouds, range, size)
+    }
+
+    /// As [`BevImage::new`], of clouds that are moved.
+    ///
+    /// # Errors
+    /// Returns the errors of unpacking the points.
+    pub fn of_clouds(
+        clouds: &[(&CloudView<'_>, Placement)],
+        range: &PointRange,
+        size: u32,
+    ) -> Result<Self> {
         let params =
             UnpackParams { channels: Vec::new(), intensity_scale: 1.0, range: Some(*range) };
-        let mut points = Points::with_capacity(3, cloud.map_or(0, CloudView::num_points));
-        if let Some(cloud) = cloud {
-            unpack(cloud, &params, &mut points)?;
+        let num_points = clouds.iter().map(|(cloud, _)| cloud.num_points()).sum();
+        let mut points = Points::with_capacity(3, num_points);
+        for (cloud, placement) in clouds {
+            append(cloud, &params, placement, &mut points)?;
         }
         let mut canvas = Canvas::new(Size::new(size, size));
         let view = BevView::new(range, size);

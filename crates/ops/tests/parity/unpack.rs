@@ -1,12 +1,15 @@
 //! Unpacking: the same points in the same order, and the same counts.
 
-use det_post_ops::cloud::unpack::cuda::Workspace;
-use det_post_ops::cloud::unpack::{UnpackCounts, UnpackParams, unpack};
+use det_post_ops::cloud::unpack::cuda::{CloudCounts, Part, Workspace};
+use det_post_ops::cloud::unpack::placement::{Placement, Rows, Sweep};
+use det_post_ops::cloud::unpack::{UnpackCounts, UnpackParams, append, unpack};
 use det_post_ops::cloud::{DeviceCloud, DevicePoints, num_bytes};
 use det_post_ops::device::cuda::{CudaDevice, InPlaceUploads, PageLocked};
 use det_post_ops::shared::DeviceCounters;
 use det_post_types::ErrorKind;
-use det_post_types::{CloudView, Count, PointChannel, PointRange, Points, Usage};
+use det_post_types::{
+    CloudView, Count, PointChannel, PointRange, PointTimes, Points, Stamp, TimeField, Usage,
+};
 
 use det_post_testing::clouds::{Cloud, shared_scans};
 use det_post_testing::random::Random;
@@ -230,4 +233,137 @@ fn what_does_not_fit_is_refused_on_both() {
     assert_eq!(refused(over), ErrorKind::Argument, "more points than there is room for");
     let mut few = DeviceCloud::with_capacity(&stream, 1199).unwrap();
     assert_eq!(refused(few.enqueue_upload(&view)), ErrorKind::Argument);
+}
+
+/// Clouds that follow each other, each in its place.
+struct Several {
+    clouds: Vec<Cloud>,
+    placements: Vec<Placement>,
+    params: UnpackParams,
+    capacity: usize,
+}
+
+impl Several {
+    fn reference(&self) -> (Points, Vec<UnpackCounts>) {
+        let mut points = Points::with_capacity(3 + self.params.channels.len(), self.capacity);
+        let clouds = self.clouds.iter().zip(&self.placements);
+        let counts = clouds
+            .map(|(cloud, to)| append(&cloud.view(), &self.params, to, &mut points).unwrap())
+            .collect();
+        (points, counts)
+    }
+
+    fn check(&self, device: &CudaDevice) {
+        let stream = device.stream().unwrap();
+        let mut counters = DeviceCounters::new(&stream).unwrap();
+        let largest = self.clouds.iter().map(Cloud::num_points).max().unwrap();
+        let mut workspace = Workspace::new(&stream, largest).unwrap();
+        let uploaded: Vec<_> = self
+            .clouds
+            .iter()
+            .map(|cloud| {
+                let view = cloud.view();
+                let num_bytes = num_bytes(&view);
+                let mut uploaded = DeviceCloud::with_capacity(&stream, num_bytes).unwrap();
+                uploaded.enqueue_upload(&view).unwrap();
+                uploaded
+            })
+            .collect();
+        let mut of_clouds: Vec<_> =
+            self.clouds.iter().map(|_| CloudCounts::new(&stream).unwrap()).collect();
+        let num_channels = 3 + self.params.channels.len();
+        let mut out = DevicePoints::with_capacity(&stream, num_channels, self.capacity).unwrap();
+        let (expected, counts) = self.reference();
+        let sum = |of: fn(&UnpackCounts) -> usize| counts.iter().map(of).sum();
+        let dropped = det_post_testing::counted([
+            (Count::PointsNotFinite, sum(|counts| counts.num_not_finite)),
+            (Count::PointsCropped, sum(|counts| counts.num_cropped)),
+            (Count::PointsOutOfRange, sum(|counts| counts.num_out_of_range)),
+            (Count::PointsOverCapacity, sum(|counts| counts.num_over_capacity)),
+            (Count::PointsWithoutTime, sum(|counts| counts.num_without_time)),
+        ]);
+        for run in 0..3 {
+            for (index, (cloud, placement)) in uploaded.iter().zip(&self.placements).enumerate() {
+                let fields = self.clouds[index].fields();
+                let is_last = index + 1 == uploaded.len();
+                let part = Part { cloud, fields: &fields, placement, index, is_last };
+                let of_cloud = Some(&mut of_clouds[index]);
+                workspace
+                    .enqueue_part(&part, &self.params, &mut out, &mut counters, of_cloud)
+                    .unwrap();
+            }
+            let found = out.read().unwrap();
+            assert_eq!(counters.take().unwrap(), dropped, "run {run}");
+            let read: Vec<_> = of_clouds.iter().map(CloudCounts::read).collect();
+            assert_eq!(read, counts, "run {run}");
+            let bits = |points: &Points| -> Vec<u32> {
+                points.values().iter().map(|value| value.to_bits()).collect()
+            };
+            assert!(bits(&found) == bits(&expected), "run {run}: {:?}", self.placements);
+        }
+    }
+}
+
+fn random_rows(random: &mut Random) -> Rows {
+    std::array::from_fn(|_| {
+        let [a, b, c] = [0; 3].map(|_| random.range(-1.2, 1.2));
+        [a, b, c, random.range(-20.0, 20.0)]
+    })
+}
+
+fn random_placement(random: &mut Random, cloud: &Cloud) -> Placement {
+    let times = PointTimes { field: Some("t".into()), ..PointTimes::default() };
+    let times = times.find(&cloud.view(), Stamp::from_nanos(1_500_000_000)).unwrap();
+    // Most values are within a second, some are not.
+    let times = TimeField { unit_s: 0.02, ..times };
+    let sweep = Sweep {
+        times,
+        first_s: random.range(-0.5, 0.2),
+        knots_per_s: [0.0, 20.0, 160.0][random.below(3)],
+        knots: std::array::from_fn(|_| random_rows(random)),
+    };
+    Placement {
+        rows: (random.below(3) > 0).then(|| random_rows(random)),
+        sweep: (random.below(2) > 0).then_some(sweep),
+        crop: (random.below(2) > 0).then(|| box_of(15.0)),
+    }
+}
+
+#[test]
+fn clouds_in_their_places_agree() {
+    let Some(device) = det_post_testing::gpu() else { return };
+    let mut random = Random::new(105);
+    for case in 0..120 {
+        let num = 1 + random.below(5);
+        let clouds: Vec<_> = (0..num)
+            .map(|_| {
+                let size = [random.below(700) as u32, 1 + random.below(4) as u32];
+                Cloud::random(&mut random, size, 0.05)
+            })
+            .collect();
+        let placements: Vec<_> =
+            clouds.iter().map(|cloud| random_placement(&mut random, cloud)).collect();
+        let total: usize = clouds.iter().map(Cloud::num_points).sum();
+        let range = (case % 2 == 0).then(|| box_of(60.0));
+        let params = params(vec![PointChannel::Intensity; random.below(2)], range);
+        let capacity = 1 + random.below(2 * total + 1);
+        Several { clouds, placements, params, capacity }.check(&device);
+    }
+}
+
+#[test]
+fn capacities_around_the_ends_of_clouds_agree() {
+    let Some(device) = det_post_testing::gpu() else { return };
+    let mut random = Random::new(106);
+    let sizes = [0, 1, 512, 513];
+    for capacity in [1, 2, 511, 512, 513, 514, 1025, 1026, 1027, 3000] {
+        let cloud = |num: &usize| {
+            let values: Vec<f32> = (0..4 * num).map(|_| random.range(-1.0, 1.0)).collect();
+            Cloud::plain(&values, &["t"])
+        };
+        let clouds: Vec<_> = sizes.iter().map(cloud).collect();
+        let placements: Vec<_> =
+            clouds.iter().map(|cloud| random_placement(&mut random, cloud)).collect();
+        Several { clouds, placements, params: params(vec![], None), capacity }.check(&device);
+    }
 }

@@ -1,11 +1,13 @@
 //! Frames of a drive as messages of a recording.
 
+use super::merged::append_moved;
 use crate::{Drive, Pose, RenderedImage, Scan, SeenByCameras};
 use det_post_ros::bag::{BagWriter, Durability, OfferedQos};
 use det_post_ros::messages::{
     CameraInfo, Clock, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2,
     TfMessage, TransformStamped, definition,
 };
+use det_post_ros::tf::isometry;
 use det_post_ros::truth::{self, ATTRIBUTES_SUFFIX};
 use det_post_types::{Error, ErrorKind, Header, PointField, PointFields, Result, Size, Stamp};
 
@@ -17,6 +19,8 @@ const POINT_FIELDS: [(&str, u32, u8); 6] =
 /// Bytes from a point to the next.
 const POINT_STEP: usize = 24;
 
+/// The topic of the clouds of all LiDARs.
+const MERGED_CLOUD: &str = "/lidar/points";
 /// The frame of the vehicle.
 const VEHICLE_FRAME: &str = "base_link";
 /// The topic of the truth around the vehicle.
@@ -37,6 +41,12 @@ struct LidarTopics {
     points: usize,
     truth: usize,
     attributes: usize,
+}
+
+/// The clouds of all LiDARs as one.
+struct MergedCloud {
+    topic: usize,
+    data: Vec<u8>,
 }
 
 /// The topics of a camera.
@@ -64,6 +74,8 @@ pub(super) struct Recorder<'a> {
     tf_static: usize,
     clock: usize,
     lidars: Vec<LidarTopics>,
+    /// The clouds of all LiDARs.
+    merged: Option<MergedCloud>,
     cameras: Vec<CameraTopics>,
     /// With several cameras.
     surround: Option<SurroundTopics>,
@@ -106,6 +118,13 @@ impl<'a> Recorder<'a> {
                 attributes: add(topic + ATTRIBUTES_SUFFIX, PointCloud2::TYPE, usual)?,
             });
         }
+        let merged = match drive.rig().has_merged_cloud {
+            true => {
+                let topic = add(MERGED_CLOUD.into(), PointCloud2::TYPE, usual)?;
+                Some(MergedCloud { topic, data: Vec::new() })
+            }
+            false => None,
+        };
         let (image_suffix, image_type) = match format {
             ImageFormat::Raw => ("", Image::TYPE),
             ImageFormat::Jpeg => ("/compressed", CompressedImage::TYPE),
@@ -140,6 +159,7 @@ impl<'a> Recorder<'a> {
             tf_static,
             clock,
             lidars,
+            merged,
             cameras,
             surround,
             scan: Scan::default(),
@@ -198,24 +218,22 @@ impl<'a> Recorder<'a> {
         let topics = &self.lidars[lidar];
         let stamp = self.drive.rig().scan_stamp(index);
         let header = Header { stamp, frame_id: &topics.frame_id };
-        write_points(&self.scan, &mut self.payload);
-        let mut fields = PointFields::new();
-        for (name, offset, datatype) in POINT_FIELDS {
-            fields.push(PointField { name, offset, datatype, count: 1 })?;
-        }
-        let cloud = PointCloud2 {
-            header,
-            height: 1,
-            width: self.scan.points.len() as u32,
-            fields,
-            is_bigendian: false,
-            point_step: POINT_STEP as u32,
-            row_step: self.payload.len() as u32,
-            data: &self.payload,
-            is_dense: true,
-        };
-        cloud.encode(&mut self.message)?;
+        write_points(&self.scan, self.drive.rig().has_moving_scans, &mut self.payload);
+        cloud(header, &self.payload)?.encode(&mut self.message)?;
         self.bag.write(topics.points, log_time, &self.message)?;
+        if let Some(MergedCloud { topic, data }) = &mut self.merged {
+            if lidar == 0 {
+                data.clear();
+            }
+            let mount = &self.drive.rig().lidars[lidar];
+            let mount = isometry(mount.position_m, level_quaternion(mount.yaw_rad))?;
+            append_moved(&self.payload, POINT_STEP, &mount, data);
+            if lidar + 1 == self.lidars.len() {
+                let header = Header { stamp, frame_id: VEHICLE_FRAME };
+                cloud(header, data)?.encode(&mut self.message)?;
+                self.bag.write(*topic, log_time, &self.message)?;
+            }
+        }
         let truth = &self.scan.truth;
         truth::encode_3d(&header, truth, &mut self.message, &mut self.attributes)?;
         self.bag.write(topics.truth, log_time, &self.message)?;
@@ -281,11 +299,31 @@ fn level_quaternion(yaw_rad: f64) -> [f64; 4] {
     [0.0, 0.0, sin, cos]
 }
 
-fn write_points(scan: &Scan, data: &mut Vec<u8>) {
+/// The message of points.
+fn cloud<'a>(header: Header<'a>, data: &'a [u8]) -> Result<PointCloud2<'a>> {
+    let mut fields = PointFields::new();
+    for (name, offset, datatype) in POINT_FIELDS {
+        fields.push(PointField { name, offset, datatype, count: 1 })?;
+    }
+    Ok(PointCloud2 {
+        header,
+        height: 1,
+        width: (data.len() / POINT_STEP) as u32,
+        fields,
+        is_bigendian: false,
+        point_step: POINT_STEP as u32,
+        row_step: data.len() as u32,
+        data,
+        is_dense: true,
+    })
+}
+
+fn write_points(scan: &Scan, is_moving: bool, data: &mut Vec<u8>) {
     data.clear();
     data.reserve(scan.points.len() * POINT_STEP);
     for point in &scan.points {
-        let [x, y, z] = point.position.map(f32::to_le_bytes);
+        let position = if is_moving { point.measured } else { point.position };
+        let [x, y, z] = position.map(f32::to_le_bytes);
         let mut bytes = [0; POINT_STEP];
         for (offset, value) in [(0, x), (4, y), (8, z), (12, point.intensity.to_le_bytes())] {
             bytes[offset..offset + 4].copy_from_slice(&value);

@@ -9,9 +9,9 @@ mod postprocess;
 mod sweeps;
 
 use postprocess::{Limits, Network, Postprocess};
-use sweeps::{AnyCloud, Clouds, MergedPoints};
+use sweeps::{Clouds, MergedPoints};
 
-use super::{CLOUD, LidarHead, lidar_of, needs, with_empty_frame};
+use super::{LidarHead, lidar_of, placing, with_empty_frame};
 use crate::config::{ChannelConfig, LidarConfig};
 use crate::detectors::frame_stream::{FrameInProgress, FrameStream, RecordedOn, add_copies};
 use crate::detectors::in_flight::Contexts;
@@ -161,7 +161,7 @@ impl<E: DeviceMapEncoder> CudaDetector<E> {
             Context::new(config, &head, &shared, Queues { frames: &mut frames, uploads: stream })?;
         let device = Device::Cuda(stream.device().clone());
         Ok(Self {
-            info: DetectorInfo::new(needs(config), &device, shared.engine.name(), &stages),
+            info: super::info(config, &device, shared.engine.name(), &stages),
             config: config.clone(),
             frames,
             contexts: Contexts::of_single(context),
@@ -202,9 +202,9 @@ impl<E: DeviceMapEncoder> Shared<E> {
         running: &mut FrameInProgress<'_, 'env>,
     ) -> Result<()> {
         let Self { points, encoder, engine } = self;
-        let (cloud, pose) = (AnyCloud::of(frame, CLOUD)?, frame.input(CLOUD)?.world_from_sensor());
-        clouds.upload(cloud, running)?;
-        clouds.enqueue_unpack(cloud, points.current_mut(), running.counters)?;
+        let pose = placing::pose_of(frame, clouds.config())?;
+        clouds.upload(frame, running)?;
+        clouds.enqueue_unpack(frame, points.current_mut(), running.counters)?;
         running.end_of(Stage::Unpack)?;
         points.merge(frame.stamp, pose, running)?;
         running.end_of(Stage::Densify)?;
@@ -294,9 +294,10 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
 
     fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
         let Self { frames, contexts, shared, head, detections, .. } = self;
-        let (place, Context { uploads, postprocess, .. }) = contexts.end_earliest()?;
+        let (place, Context { uploads, clouds, postprocess }) = contexts.end_earliest()?;
         frames.select(place)?;
         let ended = shared.end(frames, postprocess, head, detections, report);
+        clouds.add_to(report);
         let ended = frames.drain_on_error(ended);
         uploads.finish();
         ended.map(|()| Detections::Boxes3d(detections))
@@ -335,8 +336,8 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
     }
 
     fn warm_up(&mut self) -> Result<()> {
-        let facts = self.config.facts.clone();
-        with_empty_frame(&facts, |frame| self.detect(frame, &mut FrameReport::new()).map(drop))?;
+        let config = self.config.clone();
+        with_empty_frame(&config, |frame| self.detect(frame, &mut FrameReport::new()).map(drop))?;
         self.reset()
     }
 

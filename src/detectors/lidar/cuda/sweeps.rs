@@ -1,16 +1,21 @@
-//! From the cloud of a frame to the merged points.
+//! From the clouds of a frame to the merged points.
 
 use nalgebra::Isometry3;
 
-use crate::config::LidarConfig;
+use crate::config::{CloudsConfig, LidarConfig};
 use crate::detectors::frame_stream::{FrameInProgress, capacity_for};
+use crate::detectors::lidar::placing;
 use crate::detectors::{FrameSet, Payload, lidar};
 use det_post_ops::cloud::densify::cuda::{DeviceSweeps, Joining, Workspace as Densify};
-use det_post_ops::cloud::unpack::{UnpackParams, cuda::Workspace as Unpack};
+use det_post_ops::cloud::unpack::UnpackParams;
+use det_post_ops::cloud::unpack::cuda::{CloudCounts, Part, Workspace as Unpack};
 use det_post_ops::cloud::{DeviceCloud, DevicePoints, num_bytes};
 use det_post_ops::device::cuda::Stream;
 use det_post_ops::shared::DeviceCounters;
-use det_post_types::{CloudView, Count, DeviceBytes, PointFields, Result, Stamp};
+use det_post_types::{
+    CloudView, Count, DeviceBytes, Error, ErrorKind, FrameReport, PointFields, Result, Stage,
+    Stamp, Transfer,
+};
 
 /// The smallest memory for clouds; larger ones are powers of two.
 const MIN_CLOUD_BYTES: usize = 1 << 20;
@@ -40,47 +45,83 @@ impl<'a> AnyCloud<'a> {
     }
 }
 
-/// The cloud of a frame, and the operation that unpacks it.
+/// The clouds of a frame, and the operation that unpacks them.
 pub(super) struct Clouds {
     uploads: Stream,
-    cloud: DeviceCloud,
+    /// By input.
+    clouds: Vec<DeviceCloud>,
+    /// By input, where there are several.
+    counts: Vec<CloudCounts>,
+    /// The inputs of the frame, each with its points if none has a time.
+    present: Vec<(usize, usize)>,
     unpack: Unpack,
     params: UnpackParams,
+    config: CloudsConfig,
 }
 
 impl Clouds {
     /// Unpacks on `stream` what is uploaded in the queue `uploads`.
     pub(super) fn new(config: &LidarConfig, stream: &Stream, uploads: &Stream) -> Result<Self> {
+        let num_inputs = config.clouds.num_inputs;
+        let num_counts = if num_inputs > 1 { num_inputs } else { 0 };
+        let cloud = |_| DeviceCloud::with_capacity(uploads, MIN_CLOUD_BYTES);
         Ok(Self {
             uploads: uploads.clone(),
-            cloud: DeviceCloud::with_capacity(uploads, MIN_CLOUD_BYTES)?,
+            clouds: (0..num_inputs).map(cloud).collect::<Result<_>>()?,
+            counts: (0..num_counts).map(|_| CloudCounts::new(stream)).collect::<Result<_>>()?,
+            present: Vec::with_capacity(num_inputs),
             unpack: Unpack::new(stream, MIN_CLOUD_POINTS)?,
             params: lidar::unpack_params(config),
+            config: config.clouds.clone(),
         })
     }
 
-    /// Uploads the cloud, in place or through one copy into page-locked memory, or copies it on
+    /// Where the clouds come from and go.
+    pub(super) fn config(&self) -> &CloudsConfig {
+        &self.config
+    }
+
+    /// Uploads the clouds, in place or through one copy into page-locked memory, or copies them on
     /// the GPU. Allocates for a cloud that is larger than all before.
     pub(super) fn upload<'env>(
         &mut self,
-        cloud: AnyCloud<'env>,
-        frame: &mut FrameInProgress<'_, 'env>,
+        frame: &FrameSet<'env>,
+        running: &mut FrameInProgress<'_, 'env>,
     ) -> Result<()> {
-        match cloud {
-            AnyCloud::Host(cloud) => {
-                self.reserve(num_bytes(cloud), cloud.num_points())?;
-                frame.upload(|scope| self.cloud.enqueue_payload(cloud, scope))
-            }
-            AnyCloud::Device(cloud) => {
-                self.reserve(num_bytes(cloud), cloud.num_points())?;
-                frame.upload_by(|scope, _| self.cloud.enqueue_copy(cloud, scope))
+        self.present.clear();
+        for index in placing::present(frame)? {
+            let num = placing::num_without_time(frame, index, &self.config);
+            self.present.push((index, num));
+            match AnyCloud::of(frame, index)? {
+                AnyCloud::Host(cloud) => {
+                    self.reserve(index, num_bytes(cloud), cloud.num_points())?;
+                }
+                AnyCloud::Device(cloud) => {
+                    self.reserve(index, num_bytes(cloud), cloud.num_points())?;
+                }
             }
         }
+        let Self { clouds, present, .. } = self;
+        running.upload_by(|scope, report| {
+            for &(index, _) in &*present {
+                let on_device = clouds.get_mut(index).ok_or_else(|| no_input(index))?;
+                match AnyCloud::of(frame, index)? {
+                    AnyCloud::Host(cloud) => {
+                        let moved = on_device.enqueue_payload(cloud, scope)?;
+                        report.add_bytes(Stage::Upload, Transfer::HostCopy, moved.num_copied);
+                        report.add_bytes(Stage::Upload, Transfer::Upload, moved.num_uploaded);
+                    }
+                    AnyCloud::Device(cloud) => on_device.enqueue_copy(cloud, scope)?,
+                }
+            }
+            Ok(())
+        })
     }
 
-    fn reserve(&mut self, num_bytes: usize, num_points: usize) -> Result<()> {
-        if num_bytes > self.cloud.capacity() {
-            self.cloud = DeviceCloud::with_capacity(&self.uploads, capacity_for(num_bytes))?;
+    fn reserve(&mut self, index: usize, num_bytes: usize, num_points: usize) -> Result<()> {
+        let cloud = self.clouds.get_mut(index).ok_or_else(|| no_input(index))?;
+        if num_bytes > cloud.capacity() {
+            *cloud = DeviceCloud::with_capacity(&self.uploads, capacity_for(num_bytes))?;
         }
         if num_points > self.unpack.max_points() {
             self.unpack.reserve(capacity_for(num_points))?;
@@ -88,15 +129,47 @@ impl Clouds {
         Ok(())
     }
 
-    /// Queues the unpacking of the cloud.
+    /// Queues the unpacking of the uploaded clouds, one launch each.
     pub(super) fn enqueue_unpack(
         &mut self,
-        cloud: AnyCloud<'_>,
+        frame: &FrameSet<'_>,
         points: &mut DevicePoints,
         counters: &mut DeviceCounters,
     ) -> Result<()> {
-        self.unpack.enqueue(&self.cloud, cloud.fields(), &self.params, points, counters)
+        let Self { clouds, counts, present, unpack, params, config, .. } = self;
+        for (position, &(index, _)) in present.iter().enumerate() {
+            let cloud = AnyCloud::of(frame, index)?;
+            let placement = placing::placement(frame, index, config)?;
+            let part = Part {
+                cloud: clouds.get(index).ok_or_else(|| no_input(index))?,
+                fields: cloud.fields(),
+                placement: &placement,
+                index: position,
+                is_last: position + 1 == present.len(),
+            };
+            unpack
+                .enqueue_part(&part, params, points, counters, counts.get_mut(index))
+                .map_err(|error| placing::of_input(frame, index, error))?;
+        }
+        Ok(())
     }
+
+    /// Adds the points of each of several clouds to the report, and those of clouds without
+    /// times; the caller has waited for the frame.
+    pub(super) fn add_to(&self, report: &mut FrameReport) {
+        for &(index, num_without_time) in &self.present {
+            report.add_count(Count::PointsWithoutTime, num_without_time);
+            if let Some(counts) = self.counts.get(index) {
+                let mut counts = counts.read();
+                counts.num_without_time += num_without_time;
+                report.set_cloud(index, counts);
+            }
+        }
+    }
+}
+
+fn no_input(index: usize) -> Error {
+    Error::new(ErrorKind::Argument, "lidar", format!("there is no input {index}"))
 }
 
 /// The merged points of a frame.

@@ -6,10 +6,15 @@
 //! order are those of the message. Integers and doubles are rounded to the nearest
 //! f32.
 //!
+//! A [`Placement`] moves points into another frame, as one of several sensors: a point becomes
+//! `((r0 * x + r1 * y) + r2 * z) + t` in f32, without fused operations, with a matrix of the cloud,
+//! or of the point's time where the sensor moved while it measured ([`placement`]).
+//!
 //! A point is dropped and counted
 //! - as not finite, if x, y, z or a requested channel is NaN or infinite, before or
-//!   after the rounding to f32 (all outputs are finite);
-//! - as out of range, if there is a range and the finite point is outside;
+//!   after the rounding to f32, or x, y, z is once it is moved (all outputs are finite);
+//! - as cropped, if there is a crop box and the finite point is inside, once it is moved;
+//! - as out of range, if there is a range and the point is outside, once it is moved;
 //! - as over capacity, if the output is full: the first valid points are kept.
 //!
 //! Only fields that are read are checked. Of a field with several values the first is
@@ -21,6 +26,11 @@ pub mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(crate) mod kernels;
+pub mod placement;
+
+use placement::Placement;
+
+pub use det_post_types::UnpackCounts;
 
 use det_post_types::{
     CloudView, Datatype, Error, ErrorKind, PointChannel, PointField, PointFields, PointRange,
@@ -39,20 +49,6 @@ pub struct UnpackParams {
     pub intensity_scale: f32,
     /// Points outside are dropped; `None` keeps all.
     pub range: Option<PointRange>,
-}
-
-/// Points that were written and dropped. The four numbers add up to the points of the
-/// message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UnpackCounts {
-    /// Points written.
-    pub num_points: usize,
-    /// Points with a value that is NaN or infinite.
-    pub num_not_finite: usize,
-    /// Finite points outside the range.
-    pub num_out_of_range: usize,
-    /// Valid points beyond the capacity of the output.
-    pub num_over_capacity: usize,
 }
 
 /// Replaces the contents of `out`, which has `3 + channels.len()` channels, by
@@ -91,12 +87,27 @@ pub fn unpack(
     out: &mut Points,
 ) -> Result<UnpackCounts> {
     out.clear();
+    append(cloud, params, &Placement::default(), out)
+}
+
+/// Appends the points of a cloud to `out`, moved as `placement` says.
+///
+/// # Errors
+/// Returns the errors of [`unpack`], and `PointField` when the time of a moving sweep does not end
+/// within `point_step`. After an error `out` is as before.
+pub fn append(
+    cloud: &CloudView<'_>,
+    params: &UnpackParams,
+    placement: &Placement,
+    out: &mut Points,
+) -> Result<UnpackCounts> {
     check_channels(params, out.num_channels())?;
     if cloud.num_points() == 0 {
         return Ok(UnpackCounts::default());
     }
     let layout = Layout::new(cloud.fields(), cloud.point_step(), params)?;
-    Ok(cpu::unpack(cloud, &layout, params.range.as_ref(), out))
+    placement.check(cloud.point_step())?;
+    Ok(cpu::append(cloud, &layout, params.range.as_ref(), placement, out))
 }
 
 fn check_channels(params: &UnpackParams, num_out: usize) -> Result<()> {

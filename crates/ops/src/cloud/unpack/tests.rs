@@ -135,8 +135,13 @@ fn each_loss_has_its_counter() {
         let (out, counts) = run(&case, values.as_flattened(), &params, capacity);
         assert_eq!(out, &[1.0, 0.0, 0.0, 1.0, 1.5, 0.0, 0.0, 3.0][..4 * num_points]);
         let num_over_capacity = 2 - num_points;
-        let expected =
-            UnpackCounts { num_points, num_not_finite: 5, num_out_of_range: 1, num_over_capacity };
+        let expected = UnpackCounts {
+            num_points,
+            num_not_finite: 5,
+            num_out_of_range: 1,
+            num_over_capacity,
+            ..UnpackCounts::default()
+        };
         assert_eq!(counts, expected);
     }
 }

@@ -48,7 +48,8 @@ macro_rules! numbers {
 
 // Signs are not compared: `int32_t` is `u32` or `i32`.
 numbers!(
-    u8: "uint8_t", u32: "uint32_t", i32: "uint32_t", u64: "uint64_t", f32: "float", f16: "__half"
+    u8: "uint8_t", u32: "uint32_t", i32: "uint32_t", u64: "uint64_t", f32: "float", f64: "double",
+    f16: "__half"
 );
 
 impl<T: Mirror, const N: usize> Mirror for [T; N] {

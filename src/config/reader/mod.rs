@@ -6,6 +6,8 @@
 //! the effective configuration and the parameters of the ROS node are made from
 //! the declarations.
 
+mod queries;
+
 use std::collections::BTreeSet;
 
 use super::declaration::{Change, Declaration, DefaultValue, UsersKey, plain};
@@ -195,13 +197,6 @@ impl<'a> Reader<'a> {
             .collect()
     }
 
-    /// Whether anything is given below a key, or the parameters are described for any head.
-    pub(super) fn is_given_below(&self, key: &str) -> bool {
-        let is_below =
-            |name: &String| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
-        self.is_manual || self.given.keys().chain(self.suggested.keys()).any(is_below)
-    }
-
     /// Accepts the former key of a parameter, with a warning that names the
     /// present one. `convert` translates a value; `allowed` are its values.
     pub(super) fn renamed(
@@ -225,21 +220,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The paths of a declared value that lead nowhere, as sentences.
-    pub(super) fn missing_files(&self, key: &str) -> Vec<String> {
-        let name = self.name(key);
-        let declared = self.declared.iter().find(|declared| declared.name == name);
-        declared.map(Declaration::missing_files).unwrap_or_default()
-    }
-
     /// The problems found so far.
     pub(super) fn problems(&mut self) -> &mut Problems {
         self.problems
-    }
-
-    /// Whether a declared key is missing or its value was refused, so that it has a placeholder.
-    pub(super) fn is_unread(&self, key: &str) -> bool {
-        self.unread.contains(key)
     }
 
     /// Adds the problem that the value of a key is not allowed, unless it was refused before.
