@@ -170,10 +170,8 @@ impl Workspace {
             num_channels: out.num_channels() as u32,
             points: out.values.output(stream)?,
             num: if part.is_last { &mut out.num } else { end }.output(stream)?,
-            counts: match counts {
-                Some(CloudCounts(counts)) => counts.output(stream)?,
-                None => Out::empty(),
-            },
+            counts: counts
+                .map_or_else(|| Ok(Out::empty()), |CloudCounts(counts)| counts.output(stream))?,
             counters: counters.output(stream)?,
             ticket: ticket.output(stream)?,
             aggregates: aggregates.output(stream)?,
@@ -188,7 +186,7 @@ impl Workspace {
                 kernel.enqueue(stream, grid, args)
             }
             Some((sweep, kernel)) => {
-                let mut args = MovingArgs::of(args, sweep, time_aggregates.output(stream)?);
+                let mut args = MovingArgs::of(&args, sweep, time_aggregates.output(stream)?);
                 args.cloud.is_aligned = u32::from(args.can_read_words());
                 kernel.enqueue(stream, grid, args)
             }
@@ -253,9 +251,9 @@ impl UnpackArgs<'_> {
 }
 
 impl<'a> MovingArgs<'a> {
-    fn of(cloud: UnpackArgs<'a>, sweep: &Sweep, time_aggregates: Out<'a, u64>) -> Self {
+    fn of(cloud: &UnpackArgs<'a>, sweep: &Sweep, time_aggregates: Out<'a, u64>) -> Self {
         Self {
-            cloud,
+            cloud: *cloud,
             time_aggregates,
             time_base: sweep.times.base,
             time_unit_s: sweep.times.unit_s,
