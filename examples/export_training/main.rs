@@ -129,6 +129,8 @@ impl Channels {
                     ChannelKind::Lidar(config) => match config.facts.encoder {
                         EncoderFacts::Pillars(_) => channels.pillar = Some(config),
                         EncoderFacts::Voxels(_) => channels.voxel = Some(config),
+                        // Networks that are not trained here.
+                        EncoderFacts::None(_) => {}
                     },
                     ChannelKind::Surround(config) => channels.surround = Some(config),
                 }

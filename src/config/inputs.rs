@@ -263,10 +263,13 @@ pub(super) fn clouds(p: &mut Reader<'_>, node: &NodeName) -> (Vec<InputConfig>, 
     if !p.is_given("inputs") {
         return (vec![input(p, node, false)], SyncConfig::default());
     }
-    match p.is_manual() {
-        true => drop(input(p, node, false)),
-        false => refuse_beside_list(p),
-    }
+    let transport = if p.is_manual() {
+        drop(input(p, node, false));
+        CloudTransport::Auto
+    } else {
+        refuse_beside_list(p);
+        cloud_transport(p)
+    };
     let topics = p.optional(
         "inputs",
         Fixed,
@@ -293,9 +296,10 @@ pub(super) fn clouds(p: &mut Reader<'_>, node: &NodeName) -> (Vec<InputConfig>, 
     );
     let sync = SyncConfig { reference, min_inputs: Some(min_inputs), ..sync(p) };
     check(p, &CLOUDS, &topics, &sync);
-    let input = |topic| InputConfig {
-        topic,
+    let input = |topic: String| InputConfig {
         is_compressed: false,
+        packed_cloud: transport.packed_cloud(&topic),
+        topic,
         camera_info: None,
         calibration_path: None,
     };

@@ -32,6 +32,9 @@ fn in_words(received: det_post::Result<Received<'_>>) -> String {
             let (n, data) = (view.num_points(), view.data());
             format!("{} {} {n} of {names:?} {data:?}", header.stamp, header.frame_id)
         }
+        Ok(Received::Packed { header, cdr }) => {
+            format!("{} {} {cdr:?}", header.stamp, header.frame_id)
+        }
         Ok(Received::Tensors { header, tensors }) => {
             format!("{} {} {}", header.stamp, header.frame_id, tensors.describe())
         }
