@@ -22,7 +22,7 @@ fn logs() -> Option<(&'static Path, [String; 6])> {
 }
 
 /// The bytes that an architecture may add to the program, and the PTX.
-const MAX_ARCHITECTURE_BYTES: u64 = 1_600_000;
+const MAX_ARCHITECTURE_BYTES: u64 = 1_700_000;
 
 /// One line a kernel: name, registers, bytes of shared memory, bytes spilled; by name.
 /// `log` is the output of `ptxas -v`.
@@ -82,7 +82,7 @@ fn kernels_keep_to_their_budget() {
     );
 }
 
-/// Seven architectures then leave 27 of the 40 MB of the program to the rest of it.
+/// Seven architectures then leave 26 of the 40 MB of the program to the rest of it.
 #[test]
 fn kernels_are_compressed() {
     let Some((folder, logs)) = logs() else {

@@ -79,8 +79,7 @@ impl ChannelConfig {
     pub fn check_files(&self) -> Result<()> {
         let mut problems = Problems::default();
         for declared in self.declared.iter().filter(|of| of.path_use == PathUse::Read) {
-            let texts = declared.missing_files();
-            texts.iter().for_each(|text| problems.push(&declared.as_given(), text));
+            declared.missing_files().iter().for_each(|t| problems.push(&declared.as_given(), t));
         }
         problems.into_result()
     }

@@ -19,6 +19,7 @@ mod camera;
 mod capacities;
 mod channel;
 mod classes;
+mod cloud_transport;
 mod clouds;
 mod declaration;
 mod engine;
@@ -56,6 +57,7 @@ use std::time::Duration;
 
 pub use camera::CameraConfig;
 pub use channel::{ChannelConfig, ChannelKind, Past};
+pub use cloud_transport::cloud_transport_of;
 pub use clouds::CloudsConfig;
 pub use files::RosSource;
 pub use head::{
@@ -63,7 +65,7 @@ pub use head::{
     SurroundFacts, SurroundKind, ViewFacts, VoxelFacts, VoxelPointFacts, YoloFacts, describe_file,
     fitting_heads,
 };
-pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy, cloud_transport_of};
+pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy};
 pub use lidar::{DensificationConfig, LidarConfig, SparseEncoderConfig};
 pub use like::{Like, Package, TranslatedParameter, TranslationOutcome, packages, parameter_table};
 pub use live::{LiveConfig, ProcessingTimeLimits};

@@ -1001,7 +1001,7 @@ fn the_manual_has_every_key_of_every_kind_once() {
 fn the_manual_is_short() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/parameters.md");
     let num_words = std::fs::read_to_string(path).unwrap().split_whitespace().count();
-    assert!(num_words <= 6550, "{num_words} words");
+    assert!(num_words <= 6800, "{num_words} words");
     let mut rows: Vec<_> = manual_tables()
         .into_iter()
         .flat_map(|(_, table)| table.lines().skip(2).map(str::to_owned).collect::<Vec<_>>())

@@ -53,8 +53,8 @@ mod mask;
 mod nms;
 mod outline;
 mod point_channel;
-mod proposal;
 mod point_time;
+mod proposal;
 mod received_tensors;
 mod report;
 mod rle;
@@ -91,8 +91,8 @@ pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement, 
 pub use mask::{Mask, MaskParams, MaskRule, MaskWindow, Masks};
 pub use nms::*;
 pub use point_channel::{ChannelTransform, PointChannel};
-pub use proposal::{ProposalDecode, ProposalLayout};
 pub use point_time::{MAX_POINT_TIME_S, PointTimes, TimeField, TimeOrigin, TimeUnit};
+pub use proposal::{ProposalDecode, ProposalLayout};
 pub use received_tensors::{
     MAX_RANK, MAX_TENSORS, OwnedTensor, ReceivedTensors, Span, TensorEntries, TensorEntry,
     TensorType,
