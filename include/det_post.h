@@ -116,6 +116,9 @@ typedef int32_t det_post_status;
 /** A cloud fills fewer voxels than the network takes. */
 #define DET_POST_ERROR_TOO_FEW_VOXELS 30
 
+/** A compressed cloud does not decode. */
+#define DET_POST_ERROR_CLOUD_CODEC 31
+
 /** A pointer is null. */
 #define DET_POST_ERROR_NULL 1001
 

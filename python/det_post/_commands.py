@@ -194,12 +194,15 @@ def simulate(
     camera_rate: float | None = None,
     image_size: tuple[int, int] | None = None,
     compressed: bool = False,
+    moving_scans: bool = False,
+    merged_cloud: bool = False,
     show_log: bool = False,
 ) -> Path:
     """Simulates a drive with ground truth and writes its recording: ``det_post simulate``.
 
     The same arguments give the same bytes on every machine. ``image_size`` is width and
-    height. Returns ``out``.
+    height. ``moving_scans`` writes points where a moving LiDAR measures them; ``merged_cloud``
+    writes the clouds of all LiDARs as one, too. Returns ``out``.
 
     Raises :class:`UsageError` or :class:`Error`.
     """
@@ -214,8 +217,12 @@ def simulate(
         camera_rate=camera_rate,
         image_size="x".join(map(str, image_size)) if image_size else None,
     )
-    if compressed:
-        arguments.append("--compressed")
+    flags = {
+        "--compressed": compressed,
+        "--moving-scans": moving_scans,
+        "--merged-cloud": merged_cloud,
+    }
+    arguments += [flag for flag, is_on in flags.items() if is_on]
     _program.run(arguments, show_log=show_log)
     return Path(out)
 

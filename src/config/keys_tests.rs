@@ -36,6 +36,10 @@ fn channels() -> Vec<(String, Entries)> {
         let topics: Vec<String> = (0..num_cameras).map(|index| format!("/c{index}")).collect();
         let more = match &*kind {
             kind if kind.starts_with("camera") => "input: /image, model_path: m".to_owned(),
+            // Without an encoder.
+            kind if kind.starts_with("lidar, `none`") => {
+                "input: /points, model_path: m, output_type: detected_objects".to_owned()
+            }
             kind if kind.starts_with("lidar") => {
                 "input: /points, encoder_path: e, model_path: m, output_type: detected_objects, \
                  distance_upper_limits_m: [20, 40]"

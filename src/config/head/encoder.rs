@@ -194,6 +194,7 @@ impl EncoderFacts {
                 p.accept_keys_of(|| {
                     described(|p| {
                         for (_, kind) in KINDS {
+                            kind.range_ends(p);
                             Self::read(p, Some(*kind));
                         }
                     })
