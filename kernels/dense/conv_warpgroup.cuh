@@ -114,7 +114,7 @@ __device__ inline void begin_products(const uint4 (&rows)[kStageSteps], uint64_t
     warpgroup::wgmma_commit_group();
 }
 
-// Stores the sums of a warp: those of mma.m16n8k16 by 8 columns.
+// Stores the sums of a warp, laid out as of mma.m16n8k16 by 8 columns.
 template <typename S>
 __device__ inline void store_warpgroups(const Args& args, const Tile& tile, const Shared& shared,
                                         const float (&sums)[S::kColumns / 2]) {

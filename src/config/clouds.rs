@@ -11,7 +11,7 @@ use det_post_types::{PointRange, PointTimes, TimeOrigin, TimeUnit};
 pub struct CloudsConfig {
     /// LiDARs, each an input.
     pub num_inputs: usize,
-    /// The frame into which points are moved, that of the boxes; `None`: the frame of the one
+    /// The frame into which points are moved, also the frame of the boxes; `None`: the frame of the one
     /// LiDAR.
     pub target_frame: Option<String>,
     /// Whether points contain the motion of the vehicle between the stamp of a cloud and that of
@@ -67,7 +67,7 @@ impl CloudsConfig {
         }
     }
 
-    /// Whether a frame has poses in a frame other than that of past sweeps.
+    /// Whether poses are needed in another frame than past sweeps use.
     pub fn uses_transforms(&self) -> bool {
         self.target_frame.is_some() || self.deskew.is_some()
     }

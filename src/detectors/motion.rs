@@ -10,7 +10,7 @@ use det_post_types::{PointTimes, TimeField};
 pub struct MotionNeeds {
     /// The fixed frame of reference.
     pub fixed_frame: String,
-    /// The frame that moves, to which the sensor is mounted; `None`: that of the sensor.
+    /// The frame that moves, to which the sensor is mounted; `None`: the sensor's.
     pub moving_frame: Option<String>,
     /// How the times of the points of a cloud are found, if their motion is needed; `None` for the
     /// stamp only.

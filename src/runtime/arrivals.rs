@@ -168,7 +168,7 @@ fn payload_bytes(message: &Received<'_>) -> usize {
 }
 
 /// Locks a mutex whose value a panic leaves whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -34,7 +34,7 @@ pub struct PointTotals {
 /// When the messages of one of several inputs were acquired, over all processed frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct InputTimesSummary {
-    /// From the stamp of the frame to that of the message: negative if it was acquired before.
+    /// From the stamp of the frame to the stamp of the message: negative if it was acquired before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skew_ms: Option<SpreadSummary>,
     /// From the stamp of the message to the processing of its frame: the time on the clock of

@@ -4,10 +4,10 @@
 //! before that are overtaken, as frames are that wait in the slot, and cost no time. The thread ends
 //! when the receiver is dropped.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::arrivals::{Arrivals, Note};
+use super::arrivals::{Arrivals, Note, lock};
 use super::slot::{Loss, Offered, SlotWriter};
 use det_post_ops::device::PayloadMemory;
 use det_post_ros::middleware::{InputKind, Received, Receiver};
@@ -153,9 +153,4 @@ impl Worker {
         })?;
         writer.swap_in(InputKind::PointCloud2, memory, *max_payload_bytes, message.arrived)
     }
-}
-
-/// Locks a mutex whose value a panic leaves whole.
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -156,7 +156,7 @@ fn moving_scans_are_deskewed_where_points_have_times() {
     assert_eq!(truncated(&run, "points_without_time"), 0);
     let skewed = fixture.replay(&fixture.drive(), "several", "skewed", &[]);
     assert_ne!(run.lines(), skewed.expect_code(0).lines());
-    // Equal bytes in a process of its own.
+    // Equal bytes in a separate process.
     let isolated = ["deskew.enabled:=true", "isolate:=true"];
     let isolated = fixture.replay(&fixture.drive(), "several", "isolated", &isolated);
     assert_eq!(isolated.expect_code(0).lines(), run.lines());

@@ -44,7 +44,7 @@ super::named! {
 pub struct PointTimes {
     /// Name of the field; else the first of [`PointTimes::NAMES`] that the cloud has.
     pub field: Option<String>,
-    /// Its unit; else that of a name that ends in `_ns`, `_us`, `_ms` or `_s`, nanoseconds for
+    /// Its unit; else the unit of a name that ends in `_ns`, `_us`, `_ms` or `_s`, nanoseconds for
     /// integers, seconds for FLOAT32, and for FLOAT64 nanoseconds from 1e17 on, microseconds from
     /// 1e14 on, milliseconds from 1e11 on, seconds below.
     pub unit: Option<TimeUnit>,

@@ -179,7 +179,7 @@ impl EncoderFacts {
         }
     }
 
-    /// Whether there is an encoder before the network, with a file of its own.
+    /// Whether there is an encoder before the network, in another file.
     pub fn has_file(&self) -> bool {
         !matches!(self, Self::None(_))
     }

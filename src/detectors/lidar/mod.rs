@@ -5,7 +5,7 @@
 //! A family ([`pillars`](super::pillars), [`voxels`](super::voxels)) encodes voxels as the
 //! network's input, a map seen from above: [`MapEncoder`] on the CPU, `DeviceMapEncoder` on a
 //! GPU, where grouping points into voxels is part of it. Networks of
-//! [`proposals`](super::proposals) take the points of voxels: [`NetworkInput`]. All other stages are those of
+//! [`proposals`](super::proposals) take the points of voxels: [`NetworkInput`]. All other stages are as in
 //! [`CpuDetector`] and `CudaDetector`, whose `detect` is the whole frame in one function.
 //!
 //! Clouds of several LiDARs follow each other in the points of a frame, in the order of the inputs,

@@ -36,7 +36,7 @@ pub(super) fn needs(config: &LidarConfig) -> Vec<InputNeeds> {
     vec![input; *num_inputs]
 }
 
-/// The frame of the detections, if it is not that of the sensor.
+/// The frame of the detections, if it is not the sensor's.
 pub(super) fn target(config: &LidarConfig) -> Option<TargetFrame> {
     let CloudsConfig { target_frame, compensate_skew, .. } = &config.clouds;
     let uses_pose = *compensate_skew || config.densification.num_past_sweeps > 0;

@@ -7,13 +7,13 @@
 //! | points per voxel `[V]` i32 | `num_points` | `num_points_per_voxel` |
 //! | cells i32 | `coors` `[V, 4]`: 0, z, y, x | `coors` `[V, 3]`: z, y, x |
 //!
-//! V is the number of voxels of the frame, which differs from frame to frame; outputs are those of
-//! [`ProposalLayout`]. A frame with fewer voxels than the network takes is dropped
+//! V is the number of voxels of the frame, which differs from frame to frame; outputs are as
+//! [`ProposalLayout`] says. A frame with fewer voxels than the network takes is dropped
 //! ([`ErrorKind::TooFewVoxels`]). The voxels are in the order of their first points, so that the
 //! same cloud gives the same bytes; Autoware's nodes shuffle points, and their order of voxels and
 //! the points that a full voxel keeps differ from run to run.
 //!
-//! Everything else is that of [`lidar`](super::lidar). On a GPU the network runs on the CPU, between
+//! Everything else is shared with [`lidar`](super::lidar). On a GPU the network runs on the CPU, between
 //! kernels: the memory of networks on a GPU has one shape for every frame, and holds floats.
 
 mod cpu;

@@ -200,7 +200,7 @@ pub fn last_message(run: &Run, topic: &str) -> Vec<u8> {
     last.unwrap_or_else(|| panic!("nothing on {topic}"))
 }
 
-/// Compares the objects of a message with those of a case.
+/// Compares the objects of a message with the objects of a case.
 pub fn assert_objects(cdr: &[u8], expected: &[Value], name: &str) {
     let found = Cdr { body: &cdr[4..], at: 0 }.objects();
     assert_eq!(found.len(), expected.len(), "{name}");

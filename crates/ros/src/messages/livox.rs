@@ -16,7 +16,7 @@ pub struct LivoxCustomMsg<'a> {
     pub header: Header<'a>,
     /// The time of the first point in nanoseconds, to which `offset_time` is added.
     pub timebase: u64,
-    /// The number of points as the driver counts it; that of `points` holds.
+    /// The number of points as the driver counts it; the length of `points` decides.
     pub point_num: u32,
     /// The number of the LiDAR.
     pub lidar_id: u8,

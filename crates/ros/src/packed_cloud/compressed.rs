@@ -18,7 +18,7 @@ const GZIP_TAIL: usize = 8;
 /// How the points of a `CompressedPointCloud2` are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloudFormat {
-    /// `zlib`: deflate in gzip's container, as point_cloud_transport writes it, or in that of zlib.
+    /// `zlib`: deflate in gzip's container, as point_cloud_transport writes it, or in zlib's.
     Zlib,
     /// `zstd`.
     Zstd,
@@ -42,7 +42,7 @@ impl CloudFormat {
         }
     }
 
-    /// The format that a message names; where it names none, that of its first bytes.
+    /// The format that a message names; where it names none, the one of its first bytes.
     ///
     /// # Errors
     /// `Encoding` for another one.

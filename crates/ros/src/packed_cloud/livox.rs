@@ -1,4 +1,4 @@
-//! Livox's array of points: their layout is that of a `PointCloud2` with points of 20 bytes.
+//! Livox's array of points, laid out as a `PointCloud2` with points of 20 bytes.
 
 use super::codec::{Codecs, Fill, contradicts};
 use crate::messages::{LivoxCustomMsg, PointCloud2};

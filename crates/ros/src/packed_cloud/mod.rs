@@ -79,13 +79,13 @@ impl Unpacker {
     /// message is found to be usable as far as its header says, and not otherwise.
     ///
     /// The points of `draco` and `cloudini` are written without padding between rows, bytes of a point outside
-    /// all fields as 0. Data of `zlib` and `zstd` is that of the sender, byte for byte. A `CustomMsg` has the
+    /// all fields as 0. Data of `zlib` and `zstd` is the sender's, byte for byte. A `CustomMsg` has the
     /// fields `offset_time` (U32, ns after the stamp), `x`, `y`, `z` (F32), `intensity` (U8, the reflectivity),
     /// `tag` and `line` (U8), in one row.
     ///
     /// # Errors
     /// `Message` and `PointField` as of the messages; `Encoding` for a format that is not known; `TooLarge` when the
-    /// data has more than `max_data_bytes`; `Layout` when the sizes of the message contradict those of
+    /// data has more than `max_data_bytes`; `Layout` when the sizes of the message contradict the sizes of
     /// its payload; `CloudCodec` when the payload does not decode; `Memory` when `memory` gives less than asked for.
     /// After an error the memory holds no message.
     pub fn unpack<'m>(

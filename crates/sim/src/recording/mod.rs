@@ -33,7 +33,7 @@ enum Event {
 /// | topic | messages |
 /// |---|---|
 /// | `/lidar_N/points` | `PointCloud2`, at 10 Hz |
-/// | `/lidar/points` | with [`Rig::has_merged_cloud`](crate::Rig), those of all LiDARs in `base_link`, in their order |
+/// | `/lidar/points` | with [`Rig::has_merged_cloud`](crate::Rig), the points of all LiDARs in `base_link`, in their order |
 /// | `/camera_N/image`, or `/camera_N/image/compressed` | `Image` or `CompressedImage` |
 /// | `/camera_N/camera_info` | `CameraInfo` |
 /// | `/truth/lidar_N`, `/truth/camera_N` | detection arrays, each with a topic of attributes |

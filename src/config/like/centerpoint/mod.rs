@@ -133,7 +133,7 @@ fn suppression(
     footprints(t, given_targets, class_names, is_before_2024_12);
 }
 
-/// Circle suppression, then that of footprints, of a node that has target classes until 2024-12-11.
+/// Circle suppression, then suppression of footprints, of a node that has target classes until 2024-12-11.
 pub(super) fn circle_then_footprints(
     t: &mut Translation<'_>,
     targets: Option<Given>,

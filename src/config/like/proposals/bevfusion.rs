@@ -44,7 +44,7 @@ pub(in crate::config::like) fn translate(t: &mut Translation<'_>, node: &NodeNam
     t.default("processing_time_diagnostics.pillars_status", "bevfusion_trt");
 }
 
-/// Networks with cameras are not read. Clouds alone: the three keys of the image backbone are empty
+/// Networks with cameras are not read. With clouds only, the three keys of the image backbone are empty
 /// or, in the oldest files, `sensor_fusion` is false.
 fn refuse_cameras(t: &mut Translation<'_>) {
     const ALLOWED: &str = "three empty texts: the network with cameras is not built yet";

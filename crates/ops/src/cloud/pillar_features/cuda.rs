@@ -57,7 +57,7 @@ impl Workspace {
     }
 
     /// Queues the computation of `out`, `[V, P, F]` with V at least the capacity of
-    /// the voxels. `points` are those of the voxels.
+    /// the voxels. `voxels` were made from `points`.
     ///
     /// # Errors
     /// `Argument` when `out` is not the workspace's tensor or has another shape, or a row

@@ -83,7 +83,7 @@ pub struct UnpackArgs<'a> {
     pub before: In<'a, u32>,
     /// Rows of floats.
     pub points: Out<'a, f32>,
-    /// Their number, with those of the clouds before.
+    /// Their number, together with the clouds before.
     pub num: Out<'a, u32>,
     /// The counts of this cloud, or empty.
     pub counts: Out<'a, u32>,

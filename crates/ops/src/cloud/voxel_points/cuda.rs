@@ -11,7 +11,7 @@ use crate::device::cuda::{DeviceBuffer, Grid as Blocks, Kernel, Stream, blocks};
 use det_post_types::{Result, VoxelCoordinates};
 
 /// The tensors of a frame in device memory, for as many voxels as the parameters allow, of which
-/// the first are those of the frame.
+/// the first belong to the frame.
 #[derive(Debug)]
 pub struct DeviceVoxelPoints {
     /// Points and zeros, `[capacity, P, C]`.
@@ -67,7 +67,7 @@ impl Workspace {
         Ok(Self { stream: stream.clone(), kernel: stream.device().kernel()? })
     }
 
-    /// Queues the writing of the points of voxels, which are those of `points`.
+    /// Queues the writing of the points of voxels, which were made from `points`.
     ///
     /// # Errors
     /// `Argument` when `out` was made for other limits or another number of channels; `Device` when

@@ -7,7 +7,7 @@
 //! - coordinates of i32, the cell of a voxel: `[V, 4]` 0, z, y, x or `[V, 3]` z, y, x
 //!   ([`VoxelCoordinates`]).
 //!
-//! V is the number of voxels of the frame, of which the capacity is that of the voxels. Values are
+//! V is the number of voxels of the frame, up to the capacity of the voxels. Values are
 //! copied: CPU and CUDA are equal. Autoware's nodes write the same sets in the order of atomic
 //! additions, which differs from run to run.
 
@@ -38,7 +38,7 @@ pub struct VoxelPoints {
 }
 
 impl VoxelPoints {
-    /// No voxels, with memory for those of `params` and points of `num_channels` floats.
+    /// No voxels, with memory for the capacities in `params` and points of `num_channels` floats.
     ///
     /// # Errors
     /// `Argument` when voxels keep all of their points; `Memory` when there is not enough.
@@ -89,7 +89,7 @@ impl VoxelPoints {
     }
 }
 
-/// Replaces the contents of `out` by the points of voxels. `points` are those of the voxels.
+/// Replaces the contents of `out` by the points of voxels. `voxels` were made from `points`.
 ///
 /// # Errors
 /// `Argument` when `out` was made for other limits or another number of channels, or a voxel has

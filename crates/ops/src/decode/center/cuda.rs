@@ -2,7 +2,7 @@
 //! selection of the best ([`crate::decode::select`]) in the same kernel: one pass over
 //! the heat maps; the other maps are read only for cells that pass.
 //!
-//! The candidates are those of the CPU, limited to the capacity, then to the best
+//! The candidates equal the CPU's, limited to the capacity, then to the best
 //! `pre_nms_top_k`; each limit drops the worst in the total order. Their order in
 //! memory is undefined: later ops sort. Centres, velocities, classes and sources
 //! are equal, scores, sizes, yaws and variances within 1 ULP (their exponential and

@@ -1,12 +1,12 @@
 //! The CUDA implementation of [`decode_proposals`](super::decode_proposals), with the selection of
 //! the best ([`crate::decode::select`]) in the same kernel.
 //!
-//! The candidates are those of the CPU, limited to the capacity, then to the best
+//! The candidates equal the CPU's, limited to the capacity, then to the best
 //! `pre_nms_top_k`; each limit drops the worst in the total order. Their order in memory is
 //! undefined: later ops sort. Scores, centres, velocities, classes and sources are equal, extents
 //! and yaws within 1 ULP (their exponential and arc tangent are rounded from f64).
 //!
-//! Candidates hold the box alone. Velocities are stored for each found candidate
+//! Candidates hold only the box. Velocities are stored for each found candidate
 //! ([`Workspace::motions`]) and read by `gather`.
 
 use half::f16;

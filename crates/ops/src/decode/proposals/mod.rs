@@ -2,7 +2,7 @@
 //!
 //! The class of a proposal is its label or, where there are scores by class
 //! ([`ProposalLayout::TransFusion`]), the first one with the greatest score; a NaN of class 0 is
-//! not exceeded by any. Scores are those of the network, no sigmoid is applied. A proposal becomes
+//! not exceeded by any. Scores are the network's, without a sigmoid. A proposal becomes
 //! a candidate if
 //! - its score is above 0 and at least the threshold of the class at its distance, which is
 //!   `sqrt(x² + y²)` of the decoded centre;
@@ -64,13 +64,13 @@ impl<T: Copy> ProposalOutputs<T> {
     }
 }
 
-/// Replaces the contents of `candidates` by those of all proposals, unsorted: see
+/// Replaces the contents of `candidates` by the candidates of all proposals, unsorted: see
 /// [`Candidates::finish`]. If there are more than their capacity, those with the lowest scores are
 /// dropped and counted there.
 ///
 /// # Errors
 /// `Argument` when a tensor has another shape than the layout or does not hold numbers of its
-/// type, or the number of yaw-norm thresholds is not that of the classes.
+/// type, or the numbers of yaw-norm thresholds and classes differ.
 pub fn decode_proposals(
     outputs: &ProposalOutputs<TensorView<'_>>,
     params: &ProposalDecode,

@@ -1,7 +1,7 @@
 //! The CUDA implementation of [`decode_streampetr`](super::decode_streampetr()), with the selection
 //! of the best ([`crate::decode::select`]) in the same kernel.
 //!
-//! The candidates are those of the CPU, limited to the capacity, then to the best
+//! The candidates equal the CPU's, limited to the capacity, then to the best
 //! `pre_nms_top_k`; each limit drops the worst in the total order. Their order in memory is
 //! undefined: later ops sort. Centres, velocities, classes and sources are equal, scores, extents
 //! and yaws within 1 ULP (their exponential and arc tangent are rounded from f64).

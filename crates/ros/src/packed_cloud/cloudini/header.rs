@@ -77,7 +77,7 @@ numbered! {
 }
 
 impl Kind {
-    /// Its number: up to 8 that of `PointField.datatype`.
+    /// Its number: up to 8 as `PointField.datatype`.
     pub(super) fn number(self) -> u8 {
         self as u8 + 1
     }
@@ -159,7 +159,7 @@ impl<'a> Header<'a> {
         Ok(header)
     }
 
-    /// A line `key: value`; those of a field are behind `- ` or indented.
+    /// A line `key: value`; the lines of a field are behind `- ` or indented.
     fn read_line(&mut self, line: &'a str) -> Result<()> {
         let is_indented = line.starts_with([' ', '-']);
         let line = line.trim();

@@ -2,7 +2,7 @@
 //!
 //! Payload: a [`header`], then up to version 2 one chunk with all points, from version 3 on chunks of
 //! [`CHUNK_POINTS`] points, each after its length (u32). Of a chunk, decompressed, the values of all fields of
-//! the first point come first, then those of the second, and so on; differences are to the point before
+//! the first point come first, then the second point's, and so on; differences are to the point before
 //! in the same chunk ([`values`]). Integers of version 5 are behind all others, field by field ([`integers`]).
 
 mod header;
