@@ -94,7 +94,8 @@ __device__ inline void activate_short(const Activation& activation, float (&valu
     if (activation.kind == kRelu) activate_as<kFast, kRelu>(activation, values);
 }
 // Activates several values after one choice: a jump through a table, which is read from memory,
-// takes longer than the arithmetic. The short ones take none.
+// takes longer than the arithmetic. The short ones take none. Those with many instructions are in
+// the program once, not once for each value: they would be most of a convolution.
 template <bool kFast, uint32_t kNum>
 __device__ inline void activate_all(const Activation& activation, float (&values)[kNum]) {
     if (is_short(activation)) return activate_short<kFast>(activation, values);
@@ -103,15 +104,15 @@ __device__ inline void activate_all(const Activation& activation, float (&values
         case kHardSwish: return activate_as<kFast, kHardSwish>(activation, values);
         case kHardSigmoid: return activate_as<kFast, kHardSigmoid>(activation, values);
         case kSigmoid: return activate_as<kFast, kSigmoid>(activation, values);
-        case kTanh: return activate_as<kFast, kTanh>(activation, values);
-        case kGelu: return activate_as<kFast, kGelu>(activation, values);
-        case kGeluTanh: return activate_as<kFast, kGeluTanh>(activation, values);
         case kClip: return activate_as<kFast, kClip>(activation, values);
-        case kExp: return activate_as<kFast, kExp>(activation, values);
-        case kElu: return activate_as<kFast, kElu>(activation, values);
-        case kSoftplus: return activate_as<kFast, kSoftplus>(activation, values);
-        case kMish: return activate_as<kFast, kMish>(activation, values);
     }
+    float each[kNum];
+#pragma unroll
+    for (uint32_t i = 0; i < kNum; ++i) each[i] = values[i];
+#pragma unroll 1
+    for (uint32_t i = 0; i < kNum; ++i) each[i] = activate<kFast>(activation, each[i]);
+#pragma unroll
+    for (uint32_t i = 0; i < kNum; ++i) values[i] = each[i];
 }
 
 }  // namespace dense

@@ -13,7 +13,8 @@ pub(super) const ROW_THREADS: u32 = kernel_constant!("dense/rows.cuh", "kRowThre
 pub(super) const BLOCK_ROWS: u32 = kernel_constant!("dense/rows.cuh", "kBlockRows");
 
 const F32: u32 = kernel_constant!("dense/tensor.cuh", "kF32");
-const F16: u32 = kernel_constant!("dense/tensor.cuh", "kF16");
+/// The code of f16.
+pub(super) const F16: u32 = kernel_constant!("dense/tensor.cuh", "kF16");
 const I32: u32 = kernel_constant!("dense/tensor.cuh", "kI32");
 
 /// A tensor that a kernel reads: `Source` in the kernels.

@@ -68,8 +68,8 @@ impl Softmaxes {
         };
         let num_blocks = [args.dims.num_rows.div_ceil(SHORT_THREADS), 1];
         let grid = Grid { num_blocks, threads_per_block: SHORT_THREADS };
-        let (stream, len) = (arena.stream(), args.dims.len);
-        match MAX_SHORT.map(|most| len <= most && !softmax.is_log) {
+        let stream = arena.stream();
+        match MAX_SHORT.map(|most| args.is_short(most)) {
             [true, _] => self.short_16.enqueue_dependent(stream, grid, args),
             [_, true] => self.short_32.enqueue_dependent(stream, grid, args),
             _ => self.rows.enqueue_dependent(stream, row_grid(&args.dims), args),

@@ -1,6 +1,6 @@
 //! The parameters of `kernels/dense/softmax.cu`.
 
-use crate::dense::launch::{RowDims, Source, Target, check_rows, is_aligned, reach};
+use crate::dense::launch::{F16, RowDims, Source, Target, check_rows, is_aligned, reach};
 use crate::device::cuda::{
     DependentKernel, Grid, KernelSpec, check_threads, kernel_constant, mirrors, refused,
 };
@@ -35,6 +35,17 @@ pub struct SoftmaxArgs<'a> {
 
 mirrors!(SoftmaxArgs<'_>, "dense/softmax.cu", "Args");
 
+impl SoftmaxArgs<'_> {
+    /// Whether `dense_softmax_short_*` of rows up to `most` values takes them: from f16 to f16 by
+    /// fast exponentials, one dimension along a row, no logarithm.
+    #[must_use]
+    pub fn is_short(&self, most: u32) -> bool {
+        let is_half = [self.source.element, self.target.element].iter().all(|&e| e == F16);
+        let is_row = self.dims.len <= most && self.dims.num_kept + 1 == self.dims.rank;
+        is_half && is_row && self.is_fast != 0 && self.is_log == 0
+    }
+}
+
 fn check_lens(kernel: &str, args: &SoftmaxArgs<'_>) -> Result<()> {
     let sizes = args.dims.sizes();
     args.source.check(kernel, "the source", reach(sizes, &args.source.strides, 1))?;
@@ -55,12 +66,11 @@ fn check_short(kernel: &str, args: &SoftmaxArgs<'_>, grid: &Grid, most: u32) -> 
     args.dims.check(kernel)?;
     let (kept, row) = args.source.strides.split_at(args.dims.num_kept as usize);
     let is_vector = row.first() == Some(&1)
-        && args.dims.num_kept + 1 == args.dims.rank
         && is_aligned(
             args.source.bytes.is_aligned_to(16),
             kept.iter().map(|&stride| stride as usize),
         );
-    let fits = args.dims.len <= most
+    let fits = args.is_short(most)
         && (is_vector || args.is_vector == 0)
         && grid.num_blocks == [args.dims.num_rows.div_ceil(SHORT_THREADS), 1];
     if !fits {
