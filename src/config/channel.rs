@@ -177,9 +177,9 @@ pub(super) fn read(
     problems: &mut Problems,
 ) -> Option<ChannelConfig> {
     let prefix = format!("{name}.");
-    let (facts_given, mut given) = head::split_facts(given);
-    let is_inline = !facts_given.is_empty();
     let key = format!("{prefix}head");
+    let (facts_given, mut given) = head::split_facts(&key, given, problems);
+    let is_inline = !facts_given.is_empty();
     let network = Network::of(name, &given);
     let is_chosen = match &network {
         Some(network) if !is_inline => network.choose_head(&key, &mut given, problems),

@@ -86,7 +86,9 @@ impl Config {
 /// one of TransFusion has.
 pub fn parameter_table(package: Package) -> String {
     let listed: Vec<String> = match package {
-        Package::Bevfusion => Package::LidarTransfusion.keys().iter().map(|key| manual_row(key)).collect(),
+        Package::Bevfusion => {
+            Package::LidarTransfusion.keys().iter().map(|key| manual_row(key)).collect()
+        }
         _ => Vec::new(),
     };
     let rows = package.keys().iter().map(|key| manual_row(key)).filter(|row| !listed.contains(row));

@@ -20,7 +20,9 @@ fn listed() -> String {
     for (operator, types) in OPERATORS.iter().zip(&types) {
         let name = format!("{}-{}", operator.name, operator.since);
         match &operator.rule {
-            Some(rule) => add(&mut ruled, rule.text, format!("{name} {types}").trim_end().to_owned()),
+            Some(rule) => {
+                add(&mut ruled, rule.text, format!("{name} {types}").trim_end().to_owned())
+            }
             None => add(&mut plain, types, name),
         }
     }
