@@ -18,7 +18,7 @@ pub(super) struct BenchArguments {
     /// Writes the figures to a file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Only the cases with this in their name.
+    /// Runs only benchmarks with this in their name.
     #[arg(value_name = "PART")]
     part: Option<String>,
 }

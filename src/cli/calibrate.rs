@@ -25,8 +25,7 @@ pub(super) struct CalibrateArguments {
     /// Overrides one parameter, as ROS does: -p rig.head:=head.yaml
     #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]
     overrides: Vec<String>,
-    /// The parameter file to write, in place of none but one of det_post; without it, it is
-    /// printed.
+    /// Writes the parameter file here instead of to stdout; replaces only a file of det_post.
     #[arg(short, long, value_name = "YAML")]
     out: Option<PathBuf>,
     /// Percentage of the values of a level that its integers reach; 100 is the largest value.

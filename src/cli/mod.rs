@@ -90,18 +90,17 @@ enum Command {
     /// Compares detections with truth: AP, errors and calibration, per class and distance.
     #[command(after_help = examples::help("eval"))]
     Eval(eval::EvalArguments),
-    /// Runs the node in a ROS 2 graph; `--ros-args` are taken as every node takes them, and mean
-    /// this command where none is given.
+    /// Runs as a ROS 2 node; `det_post --ros-args …` without a command is the same.
     #[command(after_help = examples::help("run"))]
     Run(run::RunArguments),
     /// Simulates a drive with ground truth and writes it as a recording.
     #[command(after_help = examples::help("simulate"))]
     Simulate(simulate::SimulateArguments),
-    /// Measures operations, copies and whole frames on this machine.
+    /// Benchmarks operations, copies and whole frames on this machine.
     #[command(after_help = examples::help("bench"))]
     Bench(bench::BenchArguments),
-    /// Translates parameter files of Autoware's nodes: ours on stdout, what became of each
-    /// parameter on stderr.
+    /// Converts parameter files of Autoware, Isaac ROS and yolo_ros: YAML on stdout, a report of
+    /// each parameter on stderr.
     #[command(after_help = examples::help("migrate"))]
     Migrate(migrate::MigrateArguments),
     /// Finds the scales of int8 feature maps of surround channels over a recording, and writes

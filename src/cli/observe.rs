@@ -20,8 +20,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Where metrics and a trace are written.
 #[derive(Debug, clap::Args)]
 pub(super) struct ObserveArguments {
-    /// Writes counters and durations of all channels as text for Prometheus, again and again
-    /// while the command runs.
+    /// Writes counters and durations of all channels in Prometheus' text format, updated while the
+    /// command runs.
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
     /// Writes every frame and its stages as a trace for Perfetto (ui.perfetto.dev) or

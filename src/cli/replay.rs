@@ -42,8 +42,8 @@ pub(super) struct ReplayArguments {
     /// parameter `device`).
     #[arg(long)]
     device: Option<Devices>,
-    /// How fast to replay: max, which serves every message, or a factor of the recorded pace such
-    /// as 1.0, at which channels serve the newest and drop what they are too slow for.
+    /// Speed: `max` processes every message; with a factor (1.0 is real time) a channel that falls
+    /// behind skips messages, as in a live node.
     #[arg(long, default_value = "max", value_parser = parse_rate)]
     rate: Rate,
     /// Frames of a channel in progress at once. With 2, a frame is uploaded to the GPU while the

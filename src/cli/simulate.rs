@@ -12,14 +12,13 @@ use det_post_types::{Result, Size};
 /// Arguments of `det_post simulate`.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct SimulateArguments {
-    /// What is made: the same seed gives the same bytes on every machine.
+    /// Random seed: the same one gives the same bytes on every machine.
     #[arg(long, default_value_t = 0)]
     pub(super) seed: u64,
     /// Length of the drive in seconds.
     #[arg(long, default_value_t = 10.0)]
     pub(super) seconds: f64,
-    /// Directory of the rosbag2 recording and nothing else; one that this command wrote there is
-    /// replaced.
+    /// Folder of the rosbag2 recording: new, or written by this command.
     #[arg(short, long, value_name = "BAG")]
     pub(super) out: PathBuf,
     /// Number of cameras, the first looking ahead, the others all around.

@@ -177,9 +177,9 @@ pub(super) fn read(
     problems: &mut Problems,
 ) -> Option<ChannelConfig> {
     let prefix = format!("{name}.");
-    let (facts_given, mut given) = head::split_facts(given);
-    let is_inline = !facts_given.is_empty();
     let key = format!("{prefix}head");
+    let (facts_given, mut given) = head::split_facts(&key, given, problems);
+    let is_inline = !facts_given.is_empty();
     let network = Network::of(name, &given);
     let is_chosen = match &network {
         Some(network) if !is_inline => network.choose_head(&key, &mut given, problems),
@@ -368,8 +368,8 @@ fn gpu_load(p: &mut Reader<'_>, kind: &ChannelKind) -> f32 {
         Fixed,
         above(0.0, 1000.0),
         "1 (camera), 2 (clouds), 4 (several cameras)",
-        "Share of a GPU's time, relative to other channels. Of several GPUs, channels whose device is \
-         `auto` go to the GPU with the smallest sum, the largest first.",
+        "Share of a GPU's time, relative to other channels. Channels whose device is `auto` go \
+         to the GPU with the smallest sum, the largest first.",
     );
     load.unwrap_or(match kind {
         ChannelKind::Camera(_) => 1.0,
@@ -384,8 +384,8 @@ fn is_isolated(p: &mut Reader<'_>) -> bool {
         Fixed,
         flag(),
         false,
-        "Whether frames run in a separate process, which a fault of the GPU ends without the others. Costs a \
-         copy of every payload, on a GPU two and a GPU context.",
+        "Whether frames run in a separate process, which a fault of the GPU ends without the \
+         others. Costs a copy of every payload, on a GPU two and a context.",
     )
 }
 

@@ -53,7 +53,8 @@ impl CloudsConfig {
             Fixed,
             flag(),
             ("`true` with `target_frame`", target_frame.is_some()),
-            "Whether points contain the motion between the stamps of a cloud and of its frame.",
+            "Whether points are moved by the motion between the stamps of a cloud and of its \
+             frame.",
         );
         if compensate_skew && target_frame.is_none() {
             p.conflict(&["compensate_skew", "target_frame"], true, "false without target_frame");
@@ -80,8 +81,8 @@ fn crop_boxes(p: &mut Reader<'_>, num_inputs: usize) -> Vec<PointRange> {
         Fixed,
         list(number(-1e6..=1e6).in_unit("m"), OneOrMore),
         "none",
-        "Boxes whose points are dropped, such as the vehicle, in the frame of the points: least x, y, z, then \
-         greatest; one, or one per input.",
+        "Boxes whose points are dropped, such as the vehicle: least x, y, z, then greatest, in \
+         the frame of the points; one, or one per input.",
     );
     let Some(numbers) = numbers else { return Vec::new() };
     let allowed = match num_inputs {

@@ -69,9 +69,10 @@ pub(super) fn engine_or_external(p: &mut Reader<'_>) -> EngineOptions {
         "engine.kind",
         one_of(KINDS_OF_CAMERAS),
         "auto",
-        "Engine of the network. `auto`: on a GPU `cuda` where it covers the network; else \
-         ONNX Runtime when its library is found, else rten. `external`: none; the input is a topic of \
-         isaac_ros_tensor_list_interfaces/TensorList with the head's `output_names`, decoded on the CPU.",
+        "Engine of the network. `auto`: on a GPU `cuda` where it covers the network; else ONNX \
+         Runtime when its library is found, else rten. `external`: none; the input is a topic of \
+         isaac_ros_tensor_list_interfaces/TensorList with the head's `output_names`, decoded on \
+         the CPU.",
     );
     options(p, kind.unwrap_or(EngineKind::Auto))
 }
@@ -85,7 +86,7 @@ fn options(p: &mut Reader<'_>, kind: EngineKind) -> EngineOptions {
                 Fixed,
                 path(Library),
                 "`ORT_DYLIB_PATH`, then the system's",
-                "Path of the ONNX Runtime library, whose code runs in the node: name only files that you \
+                "ONNX Runtime's library, whose code runs in the node: name only files that you \
                  trust.",
             )
             .map(PathBuf::from),
@@ -117,7 +118,7 @@ fn gpu(p: &mut Reader<'_>) -> GpuEngineOptions {
             Fixed,
             usage(),
             "auto",
-            "Whether a network is captured into a CUDA graph. `auto`: when all of it runs on the GPU.",
+            "Whether a network is captured into a CUDA graph. `auto`: when it is all on the GPU.",
         ),
         channels_last: p.value(
             "engine.channels_last",

@@ -19,17 +19,17 @@ pub(super) fn failure_policy(
             Fixed,
             one_of(FALLBACKS),
             "none",
-            "After the GPU is lost to the process or has failed `max_failures` times. `none`: frames are \
-             dropped, in the second case until failures are older than the window. `cpu`: the channel \
-             continues there.",
+            "After the GPU is lost to the process or has failed `max_failures` times. `none`: \
+             frames are dropped, in the second case until failures leave the window. `cpu`: the \
+             channel continues there.",
         ),
         max_failures: p.value(
             "max_failures",
             Fixed,
             integer(1..=1000),
             3,
-            "Failures of the GPU within `failure_window_s` that are too many. After each, the pipeline is \
-             built again.",
+            "Failures of the GPU within `failure_window_s` that are too many. Each builds the \
+             pipeline again.",
         ),
         window: seconds(p.value(
             "failure_window_s",

@@ -139,7 +139,7 @@ fn camera_info(p: &mut Reader<'_>) -> Option<String> {
         Fixed,
         recorded_topic(),
         "not subscribed",
-        "Topic of sensor_msgs/CameraInfo, for diagnostics, which warn when it is missing or does not match \
+        "Topic of sensor_msgs/CameraInfo: diagnostics warn when it is missing or does not match \
          the images.",
     )
 }
@@ -162,16 +162,15 @@ pub(super) fn images(
         Fixed,
         list(recorded_topic(), OneOrMore),
         "`camera_info` beside each input",
-        "Topics of sensor_msgs/CameraInfo, in the order of `inputs`. The newest holds; without one, or \
-         where it does not fit the images, frames are dropped.",
+        "Topics of sensor_msgs/CameraInfo, in the order of `inputs`. The newest holds; without \
+         one that fits the images, frames are dropped.",
     );
     let paths = p.optional(
         "calibration_paths",
         Fixed,
         list(path(PathUse::Read), OneOrMore),
         "CameraInfo",
-        "Paths of calibration files of ROS's camera_calibration, in the order of `inputs`, in place of \
-         CameraInfo.",
+        "Files of ROS's camera_calibration, in the order of `inputs`, in place of CameraInfo.",
     );
     for (key, found) in [("camera_infos", &camera_infos), ("calibration_paths", &paths)] {
         if let Some(n) = found.as_ref().map(Vec::len).filter(|&n| n != topics.len()) {
@@ -305,8 +304,8 @@ fn sync(p: &mut Reader<'_>) -> SyncConfig {
             Fixed,
             one_of(POLICIES),
             "nearest",
-            "Which message of each input a frame has: the `nearest` to the reference in time, used once, \
-             or the `latest` when the reference arrives.",
+            "Which message of each input a frame has: the `nearest` to the reference in time, \
+             used once, or the `latest` at its arrival.",
         ),
         max_skew: seconds(p.value(
             "sync.max_skew_s",

@@ -19,9 +19,9 @@ pub(super) fn jpeg(p: &mut Reader<'_>) -> JpegOptions {
             Fixed,
             one_of(DEVICES),
             "auto",
-            "Where a channel on a GPU decodes JPEG images. `gpu`: on the GPU's JPEG engines, through \
-             nvJPEG, to the same pixels; progressive images and unusual sampling on the CPU. `auto`: `gpu` \
-             where there are engines and nvJPEG, else `cpu`.",
+            "Where a channel on a GPU decodes JPEG images. `gpu`: by nvJPEG on the GPU's \
+             engines, to the same pixels; progressive images and unusual sampling on the CPU. \
+             `auto`: `gpu` where both exist, else `cpu`.",
         ),
         library: p
             .optional(
@@ -29,7 +29,7 @@ pub(super) fn jpeg(p: &mut Reader<'_>) -> JpegOptions {
                 Fixed,
                 path(PathUse::Library),
                 "`DET_POST_NVJPEG`, then the system's",
-                "Path of the nvJPEG library (libnvjpeg.so.12 or 13), whose code runs in the node: name \
+                "The nvJPEG library (libnvjpeg.so.12 or 13), whose code runs in the node: name \
                  only files that you trust.",
             )
             .map(PathBuf::from),

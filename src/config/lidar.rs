@@ -299,7 +299,7 @@ impl SparseEncoderConfig {
                 Fixed,
                 list(integer(1..=1 << 24), OneOrMore),
                 "1.75, 1.25, 0.7, then 0.6 of `voxel_capacity`",
-                "Most sites of each level after the voxels, finest first. Sites of the highest linear \
+                "Most sites of each level after the voxels, finest first. The highest linear \
                  indices (with axes z y x the highest above ground) are dropped and counted.",
             ),
         }

@@ -156,7 +156,7 @@ fn max_age(p: &mut Reader<'_>) -> Option<Duration> {
         Live,
         number(0.0..=86_400.0).in_unit("s"),
         0.0,
-        "Live frames that are older than this when the channel takes them are dropped and counted; 0: no \
+        "Live frames that are older when the channel takes them are dropped and counted; 0: no \
          limit.",
     )))
 }
@@ -192,8 +192,8 @@ fn frames_in_flight(p: &mut Reader<'_>) -> usize {
         Live,
         integer(1..=2),
         1,
-        "Live frames in progress at once. With 2, a camera or a pillar network on a GPU uploads the next \
-         frame while the network runs: more frames per second, each published later. Other channels \
+        "Live frames in progress at once. With 2, a camera or a pillar network on a GPU uploads \
+         a frame while the network runs: more frames per second, each later. Other channels \
          process one.",
     )
 }
@@ -226,14 +226,14 @@ fn processing_time(p: &mut Reader<'_>) -> Option<ProcessingTimeLimits> {
         Fixed,
         above(0.0, 1e6).in_unit("ms"),
         "no such status",
-        "Time per frame above which Autoware's status `processing_time_status` warns.",
+        "Time per frame above which Autoware's `processing_time_status` warns.",
     );
     let max_delay = p.value(
         "processing_time_diagnostics.max_delay_ms",
         Fixed,
         number(0.0..=1e6).in_unit("ms"),
         1000.0,
-        "The status is an error when frames take longer than `max_ms` for this time.",
+        "It is an error when frames take longer than `max_ms` for this time.",
     );
     let interval = p.value(
         "processing_time_diagnostics.interval_ms",
@@ -280,11 +280,12 @@ fn transform_wait(p: &mut Reader<'_>, transforms: Transforms) -> Duration {
         Transforms::Unused => return Duration::ZERO,
         Transforms::OfSweeps => (
             "densification.transform_wait_s",
-            "How long a live frame waits for its transforms before it is processed without past sweeps and motion.",
+            "Longest wait of a live frame for its transforms; then it is processed without past \
+             sweeps and motion.",
         ),
         Transforms::OfFrames => (
             "transform_wait_s",
-            "How long a live frame waits for its transforms before it is dropped.",
+            "Longest wait of a live frame for its transforms; then it is dropped.",
         ),
     };
     seconds(p.value(key, Live, number(0.0..=10.0).in_unit("s"), 0.1, help))

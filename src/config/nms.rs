@@ -44,9 +44,9 @@ pub(super) fn nms_2d(p: &mut Reader<'_>, layout: &YoloLayout) -> Nms2d {
                 _ => "iou",
             },
         ),
-        "Suppression. `iou`: greedy. `fast`: in one pass, where suppressed boxes suppress, too. `soft_*`: \
-         scores decay with the overlap. `rotated`: greedy, by the exact IoU; rotated boxes take only it or \
-         `none`.",
+        "Suppression. `iou`: greedy. `fast`: suppressed boxes suppress, too. `soft_*`: scores \
+         decay with the overlap. `rotated`: greedy, by the exact IoU; rotated boxes take only it \
+         or `none`.",
     );
     let is_rotated = kind == Kind2d::Rotated;
     if is_rotated != layout.has_rotated_boxes() && kind != Kind2d::None {
@@ -200,8 +200,8 @@ fn kinds_3d(p: &mut Reader<'_>) -> Vec<Kind3d> {
         Live,
         list(one_of(KINDS_3D), OneOrMore),
         "circle",
-        "Suppression by the distance of centres (`circle`), the IoU of footprints (`bev`; `bev_fast` in \
-         one pass, where suppressed boxes suppress, too) or of volumes (`iou_3d`). Of two kinds, the \
+        "Suppression by the distance of centres (`circle`), the IoU of footprints (`bev`; \
+         `bev_fast`: suppressed boxes suppress, too) or of volumes (`iou_3d`). Of two kinds, the \
          second takes the survivors of the first.",
     );
     if kinds.len() > MAX_STAGES {
@@ -258,8 +258,8 @@ fn class_mode(
         Live,
         one_of(CLASS_MODES),
         default,
-        "Which boxes are compared: boxes of one class (`aware`), all (`agnostic`), or boxes of one task \
-         of the head (`task`).",
+        "Which boxes are compared: of one class (`aware`), all (`agnostic`), or of one task of \
+         the head (`task`).",
     );
     match name {
         ClassModeName::Aware => ClassMode::Aware,

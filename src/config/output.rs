@@ -51,17 +51,17 @@ impl PublishConfig {
             Fixed,
             topic(),
             "none",
-            "Topic below which times of a frame are published live as Float64Stamped: \
-             `debug/cyclic_time_ms` since the previous frame, `debug/processing_time_ms`, \
-             `debug/pipeline_latency_ms` since the input's stamp.",
+            "Topic below which times of a frame are published live: `debug/cyclic_time_ms` since \
+             the previous frame, `debug/processing_time_ms`, `debug/pipeline_latency_ms` since \
+             the input's stamp.",
         );
         let debug_times_type = p.value(
             "publish.debug_times_package",
             Fixed,
             one_of(DEBUG_TIMES_PACKAGES),
             "autoware_internal_debug_msgs",
-            "Package of the Float64Stamped of `publish.debug_times`; Autoware's nodes published the one in \
-             tier4_debug_msgs until 2025-02.",
+            "Package of the Float64Stamped of `publish.debug_times`; until 2025-02 Autoware had \
+             tier4_debug_msgs.",
         );
         let has_label_images = matches!(facts, Facts::Camera(_)) && label_images(p, facts);
         Self {
@@ -91,9 +91,10 @@ fn label_images(p: &mut Reader<'_>, facts: &Facts) -> bool {
         Fixed,
         flag(),
         false,
-        "Whether masks are published as images of the size of the input's: `OUTPUT/instances` (mono16, position of the \
-         detection in its message from 1) and `OUTPUT/classes` (mono8, class from 1, 255 beyond 254), 0 outside of all \
-         masks; live while there is a subscriber, and in recordings of `replay`.",
+        "Whether masks are published as images of the input's size: `OUTPUT/instances` (mono16, \
+         the detection's position in its message from 1) and `OUTPUT/classes` (mono8, class from \
+         1, 255 beyond 254), 0 outside of masks; live while there is a subscriber, and by \
+         `replay`.",
     );
     let has_masks = matches!(facts, Facts::Camera(facts) if facts.layout.has_masks());
     if is_wanted && !has_masks {
@@ -231,8 +232,8 @@ fn remap_by_area(p: &mut Reader<'_>) -> Vec<AreaRemap> {
         Fixed,
         list(text(), OneOrMore),
         "none",
-        "Labels of `detected_objects` that depend on the footprint: `FROM TO MIN MAX`, such as `CAR TRUCK \
-         12.1 36.0`, in m², ends included, or `inf`. The first that applies holds.",
+        "Labels of `detected_objects` by footprint: `FROM TO MIN MAX`, such as `CAR TRUCK 12.1 \
+         36.0`, in m², ends included, or `inf`. The first that applies holds.",
     );
     let mut remaps = Vec::new();
     for text in texts.unwrap_or_default() {

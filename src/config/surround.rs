@@ -119,8 +119,8 @@ impl SurroundConfig {
                     Fixed,
                     path(PathUse::Read),
                     "none",
-                    "Path of a YAML file of static transforms. Transforms of the graph or the recording to \
-                     the same frame replace them.",
+                    "A YAML file of static transforms, which the graph's or the recording's \
+                     replace.",
                 )
                 .map(PathBuf::from),
             undistort: p.value(
@@ -136,8 +136,8 @@ impl SurroundConfig {
                 Fixed,
                 flag(),
                 ("`false` for `streampetr`", !is_streampetr),
-                "Whether the camera matrices contain the motion of the vehicle between the stamps of a \
-                 image and of its frame.",
+                "Whether the camera matrices contain the motion between the stamps of an image \
+                 and of its frame.",
             ),
             max_gap: seconds(p.value(
                 "memory.max_gap_s",

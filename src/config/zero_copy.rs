@@ -12,7 +12,7 @@ pub(super) fn zero_copy(p: &mut Reader<'_>) -> Usage {
         Fixed,
         usage(),
         "auto",
-        "Whether kernels read payloads in page-locked host memory, in place of an upload. `auto`: on GPUs \
-         that share the CPU's memory (Jetson).",
+        "Whether kernels read payloads in host memory, without an upload. `auto`: on GPUs that \
+         share the CPU's memory (Jetson).",
     )
 }

@@ -54,7 +54,7 @@ pub const TRANSITIONS: [LifecycleTransition; 25] = [
 ];
 
 /// Number of [`TRANSITIONS`] that can be requested.
-pub const NUM_PUBLIC: usize = 7;
+const NUM_PUBLIC: usize = 7;
 
 const fn transition(
     id: u8,

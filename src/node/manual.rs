@@ -8,7 +8,6 @@ use super::endpoints::{
     DIAGNOSTICS_TOPIC, LABELS, MARKERS, MARKERS_QOS, PARAMETER_EVENTS_QOS, PARAMETER_EVENTS_TOPIC,
     PUBLISHED_TIME, TF_QOS, TF_STATIC_QOS, TRANSITION_EVENT_TOPIC,
 };
-use super::lifecycle::{NUM_PUBLIC, TRANSITIONS};
 use super::logs::{ROSOUT_QOS, ROSOUT_TOPIC};
 use det_post_ros::messages::{
     BondStatus, CameraInfo, Clock, CompressedImage, DetectedObjects, DetectedObjectsWithFeature,
@@ -20,26 +19,26 @@ use det_post_ros::middleware::{Qos, ServiceKind};
 use det_post_ros::packed_cloud::PackedCloud;
 
 /// The tables of `docs/live-node.md` by their names.
-pub fn manual_tables() -> [(&'static str, String); 3] {
-    [("topics", topics()), ("services", services()), ("transitions", transitions())]
+pub fn manual_tables() -> [(&'static str, String); 2] {
+    [("topics", topics()), ("services", services())]
 }
 
 fn services() -> String {
-    let mut table = "| service | type |\n|---|---|\n".to_owned();
+    let mut packages: Vec<(&str, Vec<String>)> = Vec::new();
     for service in ServiceKind::of_nodes() {
-        let _ = writeln!(table, "| `~/{}` | {} |", service.name(), service.type_name());
+        let package = service.type_name().split('/').next().unwrap_or_default();
+        let name = format!("`~/{}`", service.name());
+        match packages.iter_mut().find(|(other, _)| *other == package) {
+            Some((_, names)) => names.push(name),
+            None => packages.push((package, vec![name])),
+        }
+    }
+    let mut table = "| package of the types | services |\n|---|---|\n".to_owned();
+    for (package, names) in packages {
+        let _ = writeln!(table, "| {package} | {} |", names.join(", "));
     }
     let switch = ServiceKind::SetSwitch.type_name();
-    table + &format!("| `enable_service` of a channel | {switch} |\n")
-}
-
-fn transitions() -> String {
-    let mut table = "| from | transition | number | by way of |\n|---|---|---|---|\n".to_owned();
-    for way in &TRANSITIONS[..NUM_PUBLIC] {
-        let [from, through] = [way.start, way.goal].map(|state| state.label());
-        let _ = writeln!(table, "| {from} | `{}` | {} | {through} |", way.label, way.id);
-    }
-    table
+    table + &format!("| {switch} | `enable_service` of a channel |\n")
 }
 
 fn topics() -> String {
@@ -56,9 +55,8 @@ fn topics() -> String {
     let note = "in, of camera channels with `engine.kind: external`";
     row("INPUT", TensorList::TYPE, sensor, note);
     row("INPUT", PointCloud2::TYPE, sensor, "in, of lidar channels");
-    for packed in PackedCloud::ALL {
-        row("INPUT", packed.type_name(), sensor, "in, of lidar channels with `input_transport`");
-    }
+    let packed = PackedCloud::ALL.map(PackedCloud::type_name).join(", ");
+    row("INPUT", &packed, sensor, "in, of lidar channels with `input_transport`");
     let note = "in, of lidar channels with past sweeps, `target_frame` or `deskew`";
     row("/tf", TfMessage::TYPE, &TF_QOS, note);
     row("/tf_static", TfMessage::TYPE, &TF_STATIC_QOS, note);

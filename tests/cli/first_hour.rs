@@ -196,6 +196,9 @@ fn mistakes_name_their_cure() {
     typed(&format!("check {CAMERA} -p camera.head:=yolov8"), 2, &classes);
     let missing = ["camera.model_path", "nowhere.onnx, which is not there; looked for"];
     typed("check -p camera.input:=/x -p camera.model_path:=nowhere.onnx", 2, &missing);
+    let both = ["camera.head: found `yolov8` and `camera.head.class_names`", "changed copy"];
+    let names = "-p camera.head:=yolov8 -p camera.head.class_names:=[car,truck]";
+    typed(&format!("check {CAMERA} {names}"), 2, &both);
     typed("check -p head:=yolov8", 2, &["did you mean `NAME.head`?"]);
     let of_channel = ["did you mean `camera.score_threshold`?"];
     typed(&format!("check {CAMERA} -p score_threshold:=0.6"), 2, &of_channel);

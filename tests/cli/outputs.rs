@@ -283,10 +283,10 @@ fn replays_replace_replays_and_edited_files_stay() {
     for name in ["detections.jsonl", "detections/detections_0.mcap", "mine.txt"] {
         assert!(!first[name].is_empty() && first[name] == tree(out)[name], "{name}");
     }
-    // As a version without a marker left it.
+    // Without the list, nothing is det_post's.
     fs::remove_file(out.join(MARKER)).unwrap();
     let before = tree(out);
-    let words = ["or by a version before there was a marker", "move or remove it", text(out)];
+    let words = ["was not written by det_post", "move or remove it", text(out)];
     expect_refusal(&replay(drive, out), &words);
     assert!(tree(out) == before, "{:?}", names(out));
 }

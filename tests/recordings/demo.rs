@@ -147,7 +147,7 @@ fn the_surround_demo_shows_all_cameras_and_the_view_from_above() {
     let text = out.display().to_string();
     let run = det_post(&["demo", "--surround", "--seconds", "0.4", "--out", &text]);
     run.expect_code(0);
-    assert!(run.stdout.contains("12 pixels and visibility 0.5 or more"), "{}", run.stdout);
+    assert!(run.stdout.contains("objects from 12 px, 50% seen, within 50 m"), "{}", run.stdout);
     let size_of = |name: &str| {
         let file = std::fs::File::open(out.join("images").join(name)).unwrap();
         let reader = png::Decoder::new(std::io::BufReader::new(file)).read_info().unwrap();

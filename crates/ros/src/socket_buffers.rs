@@ -35,8 +35,8 @@ fn cyclone_configuration(uri: &str) -> String {
 fn warning_for(limit: usize) -> Option<String> {
     (limit < WANTED_BYTES).then(|| {
         format!(
-            "sockets may hold {limit} bytes: messages of megabytes lose fragments when this \
-             machine is busy; sysctl -w net.core.rmem_max={WANTED_BYTES}"
+            "receive buffers of sockets are limited to {limit} bytes: large messages may be lost \
+             under load; to raise the limit: sudo sysctl -w net.core.rmem_max={WANTED_BYTES}"
         )
     })
 }

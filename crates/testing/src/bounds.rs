@@ -18,10 +18,10 @@ pub enum Bound {
 
 impl Bound {
     fn parse(text: &str) -> Option<Self> {
-        match text.split_once(' ')? {
+        match text.split_once(' ').unwrap_or((text, "")) {
             (num, "ULP") => num.parse().ok().map(Self::Ulp),
             (num, "ULP of the side") => num.parse().ok().map(Self::UlpOfSide),
-            (num, "px" | "m" | "rad" | "of 1") => num.parse().ok().map(Self::Unit),
+            (num, "px" | "m" | "rad" | "") => num.parse().ok().map(Self::Unit),
             _ => None,
         }
     }

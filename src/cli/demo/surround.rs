@@ -100,10 +100,10 @@ pub(super) fn directions(out: &Path, seconds: f64) -> String {
     format!(
         "in {seconds:.0} s, below {out}/
   report.html        accuracy, curves and the worst frames, for a browser
-  images/            surround.png: six cameras and the view from above; drive.gif and drive.png
-  detections/        a recording of the detections; detections.jsonl has them as lines of JSON
-  drive/             the simulated recording with ground truth, for Foxglove and ros2 bag play
-  report.json        frames, times of each stage, counts of each limit; eval.json has the accuracy
+  images/            surround.png: cameras and from above; drive.gif, drive.png
+  detections/        a recording of the detections; detections.jsonl: JSON lines
+  drive/             the recording with ground truth: Foxglove, ros2 bag play
+  report.json        frames, times, counts of limits; eval.json: accuracy
   figures/           precision over recall, calibration
 
 next

@@ -128,17 +128,17 @@ fn masks(p: &mut Reader<'_>) -> MaskParams {
         Fixed,
         one_of(MASK_RULES),
         "straight",
-        "Where a pixel of the image is on the map of prototypes (`seg`, `seg_end_to_end`): `straight`, where the \
-         letterbox puts its centre, or `native`, on the map without padding cut to whole cells, as `retina_masks` of \
-         ultralytics.",
+        "Where a pixel of the image is on the map of prototypes: `straight`, where the letterbox \
+         puts its centre, or `native`, on the map without padding cut to whole cells, as \
+         `retina_masks` of ultralytics.",
     );
     let sigmoid = p.value(
         "masks.sigmoid",
         Fixed,
         flag(),
         false,
-        "Whether values of masks pass through a sigmoid before they are interpolated, as in older releases of \
-         ultralytics; the threshold is then 0.5, else 0.",
+        "Whether values of masks pass a sigmoid before they are interpolated, as in older \
+         releases of ultralytics; the threshold is then 0.5, else 0.",
     );
     MaskParams { rule, sigmoid }
 }

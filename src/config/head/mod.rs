@@ -96,14 +96,31 @@ pub(super) fn read(
     head
 }
 
-/// Splits off the facts of a head that stand below `head`, by the key below it.
-pub(super) fn split_facts(given: Entries) -> (Entries, Entries) {
+/// Splits off the facts of a head that are below `key`, its parameter, by the key below it. There
+/// are none beside the name of a head, which is a problem.
+pub(super) fn split_facts(
+    key: &str,
+    given: Entries,
+    problems: &mut Problems,
+) -> (Entries, Entries) {
     let (mut facts, mut rest) = (Entries::new(), Entries::new());
-    for (key, entry) in given {
-        match key.strip_prefix("head.") {
+    for (name, entry) in given {
+        match name.strip_prefix("head.") {
             Some(fact) => facts.insert(fact.to_owned(), entry),
-            None => rest.insert(key, entry),
+            None => rest.insert(name, entry),
         };
+    }
+    let named = rest.get("head").and_then(|head| match &head.node {
+        Node::Text(name) if !name.is_empty() => Some(name),
+        _ => None,
+    });
+    if let (Some(name), Some(fact)) = (named, facts.keys().next()) {
+        let message = format!(
+            "found `{name}` and `{key}.{fact}`; allowed: a head, or all facts without a head; to change a fact, name a \
+             changed copy of the head file"
+        );
+        problems.push(key, &message);
+        facts.clear();
     }
     (facts, rest)
 }

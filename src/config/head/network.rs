@@ -163,6 +163,7 @@ impl Network {
         has_given_names: bool,
         problems: &mut Problems,
     ) {
+        let num_problems = problems.len();
         if has_given_names {
             self.check_names(key, &facts.class_names, problems);
         } else if let Some(Err(reason)) = &self.metadata.class_names {
@@ -172,7 +173,6 @@ impl Network {
                  come from the head"
             ));
         }
-        let num_problems = problems.len();
         self.check_task(key, &facts.layout, problems);
         self.check_sizes(key, facts, problems);
         if problems.len() == num_problems {

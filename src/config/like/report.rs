@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use super::key::{Effect, Key};
 use super::{Like, PACKAGES, Package, TranslatedParameter};
 use crate::config::Config;
 use crate::config::declaration::parameter_file;
@@ -81,21 +82,31 @@ impl Config {
     }
 }
 
-/// The table of a package's parameters, for the manual.
+/// The table of a package's parameters, for the manual. The one of BEVFusion has no row that the
+/// one of TransFusion has.
 pub fn parameter_table(package: Package) -> String {
-    let mut table = "| their parameter | here | live | note |\n|---|---|---|---|\n".to_owned();
-    for key in package.keys() {
-        let names: Vec<String> = key.names.iter().map(|name| format!("`{name}`")).collect();
-        let here = match (key.effect, key.becomes) {
-            (super::key::Effect::Engine, _) => "of TensorRT",
-            (super::key::Effect::Nothing, _) => "no effect",
-            (super::key::Effect::Used, "") => "read",
-            (super::key::Effect::Used, ours) => ours,
-        };
-        let live = if key.is_live { "yes" } else { "" };
-        let _ = writeln!(table, "| {} | {here} | {live} | {} |", names.join(", "), key.note);
-    }
-    table
+    let listed: Vec<String> = match package {
+        Package::Bevfusion => {
+            Package::LidarTransfusion.keys().iter().map(|key| manual_row(key)).collect()
+        }
+        _ => Vec::new(),
+    };
+    let rows = package.keys().iter().map(|key| manual_row(key)).filter(|row| !listed.contains(row));
+    "| their parameter | here | live | note |\n|---|---|---|---|\n".to_owned()
+        + &rows.collect::<String>()
+}
+
+/// The row of a parameter in the manual.
+fn manual_row(key: &Key) -> String {
+    let names: Vec<String> = key.names.iter().map(|name| format!("`{name}`")).collect();
+    let here = match (key.effect, key.becomes) {
+        (Effect::Engine, _) => "of TensorRT",
+        (Effect::Nothing, _) => "no effect",
+        (Effect::Used, "") => "read",
+        (Effect::Used, ours) => ours,
+    };
+    let live = if key.is_live { "yes" } else { "" };
+    format!("| {} | {here} | {live} | {} |\n", names.join(", "), key.note)
 }
 
 /// The packages, by their present names.

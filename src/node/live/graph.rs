@@ -52,7 +52,7 @@ impl Graph {
             }
             MiddlewareEvent::Compatible { topic } => {
                 if self.events.remove(&topic).is_some() {
-                    tracing::info!("{topic}: no peer stands in the way any more");
+                    tracing::info!("{topic}: quality of service and type of all peers match");
                 }
             }
             // Of an output every `ros2 topic echo` is a peer.

@@ -105,15 +105,13 @@ fn figure(value: Option<f64>) -> String {
 fn lidar(table: &mut String, figures: &LidarFigures, filters: &Filters) {
     let Filters { max_range_m, min_points, min_pixels, min_visibility, .. } = filters;
     let least = match figures.counted_by {
-        CountedBy::Points => format!("{min_points} points or more"),
-        CountedBy::Pixels => {
-            format!("{min_pixels} pixels and visibility {min_visibility} or more")
-        }
+        CountedBy::Points => format!("{min_points} points"),
+        CountedBy::Pixels => format!("{min_pixels} px, {:.0}% seen", min_visibility * 100.0),
     };
     line(
         table,
         format!(
-            "  mAP {}: AP by distance of centres, of objects of {least} within {max_range_m} m",
+            "  mAP {}, AP by distance of centres; objects from {least}, within {max_range_m} m",
             figure(figures.map)
         ),
     );

@@ -3,27 +3,39 @@ use std::path::Path;
 
 use super::table::{NEWEST_SET, OPERATORS};
 
+/// Names below what they share: types of inputs, or a rule.
+type Groups<'a> = Vec<(&'a str, Vec<String>)>;
+
+fn add<'a>(groups: &mut Groups<'a>, shared: &'a str, name: String) {
+    match groups.iter_mut().find(|(other, _)| *other == shared) {
+        Some((_, names)) => names.push(name),
+        None => groups.push((shared, vec![name])),
+    }
+}
+
 /// The list and the table of docs/numerics.md.
 fn listed() -> String {
-    let mut plain = Vec::new();
-    let mut ruled: Vec<(&str, Vec<String>)> = Vec::new();
-    for operator in OPERATORS {
-        let rule = operator.rule.as_ref().map_or("", |rule| rule.text);
-        let (name, since, takes) = (operator.name, operator.since, operator.takes.join(" "));
-        let text = format!("{name} {since} {takes}").trim_end().to_owned();
-        if rule.is_empty() {
-            plain.push(text);
-        } else if let Some((_, operators)) = ruled.iter_mut().find(|(other, _)| *other == rule) {
-            operators.push(text);
-        } else {
-            ruled.push((rule, vec![text]));
+    let types: Vec<_> = OPERATORS.iter().map(|operator| operator.takes.join(" ")).collect();
+    let (mut plain, mut ruled) = (Groups::new(), Groups::new());
+    for (operator, types) in OPERATORS.iter().zip(&types) {
+        let name = format!("{}-{}", operator.name, operator.since);
+        match &operator.rule {
+            Some(rule) => {
+                add(&mut ruled, rule.text, format!("{name} {types}").trim_end().to_owned())
+            }
+            None => add(&mut plain, types, name),
         }
     }
-    let mut table = String::from("| operators | rule |\n|---|---|\n");
-    for (rule, operators) in ruled {
-        writeln!(table, "| {} | {rule} |", operators.join("; ")).unwrap();
+    let mut text = String::from("As ONNX defines them, by the types of their inputs:\n\n");
+    for (types, names) in plain {
+        let types = if types.is_empty() { "any" } else { types };
+        writeln!(text, "- {types}: {}", names.join(", ")).unwrap();
     }
-    format!("As ONNX defines them: {}.\n\n{table}", plain.join("; "))
+    text.push_str("\n| operators | rule |\n|---|---|\n");
+    for (rule, operators) in ruled {
+        writeln!(text, "| {} | {rule} |", operators.join("; ")).unwrap();
+    }
+    text
 }
 
 #[test]

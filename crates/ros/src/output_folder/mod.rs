@@ -340,7 +340,7 @@ impl Contents<'_> {
         } else if self.listed.names(name) {
             "was changed after det_post wrote it"
         } else {
-            "was not written by det_post, or by a version before there was a marker"
+            "was not written by det_post"
         };
         let message = format!(
             "{} {what} ({} lists what may be replaced): move or remove it, or choose another \
