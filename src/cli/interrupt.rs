@@ -1,11 +1,12 @@
 //! Requests to stop (SIGINT, SIGTERM, SIGHUP) as a flag.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
-use signal_hook::iterator::Signals;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit::ExitStatus;
 use det_post_ros::output_folder;
@@ -28,30 +29,40 @@ impl Interrupt {
     /// `Io` when the system refuses a thread or a handler.
     pub(super) fn listen() -> Result<Self> {
         let failed = |what, cause| Error::new(ErrorKind::Io, "signals", what).with_source(cause);
-        let unheard = |cause: std::io::Error| failed("cannot hear a signal", cause);
-        // Past the limit of a file's size (`ulimit -f`) the system ends a process that does not
-        // handle this; with a handler, writing fails with an error that names the file.
-        signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(unheard)?;
-        let hangup = (!hangup_is_ignored()).then_some(SIGHUP);
-        let signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup)).map_err(unheard)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .map_err(|e: std::io::Error| failed("no runtime", e))?;
+        let signals = {
+            let _inside = runtime.enter();
+            let hear = |kind| signal(kind).map_err(|e| failed("cannot hear a signal", e));
+            let hangup = match hangup_is_ignored() {
+                true => None,
+                false => Some(hear(SignalKind::hangup())?),
+            };
+            // Past the limit of a file's size (`ulimit -f`) the system ends a process that does not
+            // handle this; with a handler, writing fails with an error that names the file.
+            drop(hear(SignalKind::from_raw(libc::SIGXFSZ))?);
+            let interrupted = hear(SignalKind::interrupt())?;
+            Signals { interrupted, terminated: hear(SignalKind::terminate())?, hangup }
+        };
         let interrupt = Self::default();
         let flag = interrupt.clone();
         std::thread::Builder::new()
             .name("signals".into())
-            .spawn(move || flag.follow(signals))
+            .spawn(move || runtime.block_on(flag.follow(signals)))
             .map_err(|e| failed("no thread", e))?;
         Ok(interrupt)
     }
 
-    fn follow(self, mut signals: Signals) {
-        let mut signals = signals.forever();
-        if signals.next().is_none() {
+    async fn follow(self, mut signals: Signals) {
+        if signals.next().await.is_none() {
             return;
         }
         let first = Instant::now();
         self.0.store(true, Ordering::Relaxed);
         tracing::info!("stopping: work in progress is finished first");
-        for _ in signals {
+        while signals.next().await.is_some() {
             if first.elapsed() > SAME_REQUEST
                 && let Some(_guard) = output_folder::hold_off_moves()
             {
@@ -71,6 +82,26 @@ impl Interrupt {
     }
 }
 
+/// The signals that ask to stop.
+struct Signals {
+    interrupted: Signal,
+    terminated: Signal,
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    /// The next of them; `None` when no more can come.
+    async fn next(&mut self) -> Option<()> {
+        let Self { interrupted, terminated, hangup } = self;
+        poll_fn(|context| {
+            let signals = [Some(&mut *interrupted), Some(&mut *terminated), hangup.as_mut()];
+            let mut heard = signals.into_iter().flatten().map(|signal| signal.poll_recv(context));
+            heard.find(Poll::is_ready).unwrap_or(Poll::Pending)
+        })
+        .await
+    }
+}
+
 /// Whether SIGHUP is ignored, by the mask of ignored signals in
 /// `/proc/self/status`; false where there is no such file.
 fn hangup_is_ignored() -> bool {
@@ -78,5 +109,5 @@ fn hangup_is_ignored() -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     // Signal 1 is the lowest bit.
-    mask & 1 << (SIGHUP - 1) != 0
+    mask & 1 << (libc::SIGHUP - 1) != 0
 }
