@@ -36,6 +36,9 @@ pub(super) struct CheckArguments {
     /// A network, an ONNX file: prints the parameter file that is equivalent to `replay --model`.
     #[arg(long, value_name = "ONNX", conflicts_with_all = ["encoder", "json"])]
     model: Option<PathBuf>,
+    /// The topic of that channel [default: /camera/image_raw].
+    #[arg(long, value_name = "TOPIC", requires = "model")]
+    topic: Option<String>,
     /// A network, an ONNX file: lists the steps in which the engine cuda runs it, or names the first node that
     /// it does not cover.
     #[arg(long, value_name = "ONNX", conflicts_with = "json")]
@@ -69,10 +72,15 @@ pub(super) fn check(arguments: &CheckArguments, ros: &RosArguments) -> Result<Ex
     if let [file] = &files[..]
         && let Some(text) = described(file)?
     {
+        if let Some(parameter) = overrides.first() {
+            return Err(no_parameter(file, parameter));
+        }
         stdout::print(&text)?;
         return Ok(ExitStatus::Done);
     }
-    let of_model = arguments.model.as_deref().map(parameters_of).transpose()?.unwrap_or_default();
+    let topic = arguments.topic.as_deref();
+    let of_model = arguments.model.as_deref().map(|model| parameters_of(model, topic));
+    let of_model = of_model.transpose()?.unwrap_or_default();
     let overrides = &[of_model, overrides.clone()].concat();
     let config = like.load(files, overrides, ros)?;
     if arguments.json {
@@ -88,6 +96,9 @@ pub(super) fn check(arguments: &CheckArguments, ros: &RosArguments) -> Result<Ex
         }
     }
     let mut text = config.to_yaml();
+    if arguments.model.is_some() && topic.is_none() {
+        text += "# camera.input: no --topic was given; `det_post inspect RECORDING` lists topics\n";
+    }
     for channel in &config.channels {
         if let ChannelKind::Camera(camera) = &channel.kind
             && camera.model_path.is_file()
@@ -122,6 +133,16 @@ fn described(path: &Path) -> Result<Option<String>> {
         "{path}: a head file, to be named in `NAME.head`\n  {head}\n",
         path = path.display()
     )))
+}
+
+/// The error of a parameter beside a file that has none.
+fn no_parameter(file: &Path, parameter: &str) -> Error {
+    let file = file.display();
+    let message = format!(
+        "-p {parameter}: has no effect on {file}, which is no parameter file; allowed: \
+         `det_post check --model NETWORK.onnx -p {parameter}`, or a parameter file that names it"
+    );
+    Error::new(ErrorKind::Usage, "check", message)
 }
 
 /// Whether a file is called an ONNX file.
@@ -217,7 +238,8 @@ fn network_in_words(path: &Path) -> Result<String> {
     }
     if let [_] = &heads[..] {
         text += &format!(
-            "to run it, or to see its parameters:\n  det_post replay RECORDING --model {path}\n  det_post check --model {path}\n",
+            "to run it, or to keep its parameters as a file:\n  det_post replay RECORDING --model {path}\n  \
+             det_post check --model {path} --topic TOPIC > my.param.yaml\n",
             path = path.display()
         );
     }
@@ -225,9 +247,9 @@ fn network_in_words(path: &Path) -> Result<String> {
 }
 
 /// The parameters of `replay --model`, as overrides.
-fn parameters_of(model: &Path) -> Result<Vec<String>> {
+fn parameters_of(model: &Path, topic: Option<&str>) -> Result<Vec<String>> {
     let path = model.to_str().ok_or_else(|| one_model::not_utf8(model))?;
-    Ok(one_model::parameters("camera", "/camera/image_raw", path))
+    Ok(one_model::parameters("camera", topic.unwrap_or("/camera/image_raw"), path))
 }
 
 /// Whose class names a camera channel has, where its network names classes; else nothing.

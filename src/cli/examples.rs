@@ -20,7 +20,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "check",
         &[
             "det_post check yolo11n.onnx",
-            "det_post check my.param.yaml -p camera.score_threshold:=0.4",
+            "det_post check --model yolo11n.onnx --topic /image_raw > my.param.yaml",
         ],
     ),
     (

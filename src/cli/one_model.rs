@@ -14,7 +14,7 @@ pub(super) struct OneModel {
     /// for a topic of clouds `lidar`; its head is the one that fits, unless `-p camera.head:=NAME` gives it.
     #[arg(long, value_name = "ONNX", conflicts_with_all = ["config", "like"])]
     model: Option<PathBuf>,
-    /// The topic of that channel. A replay takes the only topic of images where none is given.
+    /// The topic of that channel. A replay takes the only topic of images where none is given; `run` needs it.
     #[arg(long, value_name = "TOPIC", requires = "model", conflicts_with_all = ["config", "like"])]
     topic: Option<String>,
 }

@@ -174,7 +174,7 @@ pub(super) fn replay(arguments: &ReplayArguments, ros: &RosArguments) -> Result<
         observer.see(frame)?;
         files.as_mut().map_or(Ok(()), |files| files.write(frame))
     })?;
-    let mut wrote = String::new();
+    let mut wrote = tally::WROTE_NOTHING.to_owned();
     if let Some((files, out)) = files.zip(arguments.out.as_ref()) {
         wrote = tally::wrote(out, files.num_images());
         files.finish(&report)?;

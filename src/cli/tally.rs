@@ -90,6 +90,9 @@ impl Tally {
     }
 }
 
+/// What a replay without a folder says.
+pub(super) const WROTE_NOTHING: &str = "wrote   nothing: `--out DIR` keeps the detections\n";
+
 /// Where the results of a replay are.
 pub(super) fn wrote(out: &Path, num_images: u64) -> String {
     let images = match num_images {

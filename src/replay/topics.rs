@@ -44,7 +44,7 @@ pub(super) fn no_input(config: &Config, mut reader: BagReader) -> Error {
     let inputs: Vec<&str> = inputs.map(|input| input.topic.as_str()).collect();
     let hints = config.channels.iter().filter_map(|channel| {
         let topic = only_topic(channel, reader.topics())?;
-        Some(format!("; did you mean `{}.input:={topic}`?", channel.name))
+        Some(format!("; did you mean `-p {}.input:={topic}`?", channel.name))
     });
     let message = format!(
         "no channel has its input ({}) in the recording; its topics are {}{}",

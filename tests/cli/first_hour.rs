@@ -43,7 +43,8 @@ fn a_network_needs_no_parameter_file() {
     let typed = |line: &str, code, words: &[&str]| typed(folder.path(), line, code, words);
     let found = ["head demo_camera", "found   camera: ", "frames per second", "wrote"];
     typed("replay TOWN --model models/camera.onnx --out FOLDER/out", 0, &found);
-    typed("replay --model models/camera.onnx --topic /camera_0/image TOWN", 0, &found[..1]);
+    let nothing_kept = ["head demo_camera", "wrote   nothing: `--out DIR` keeps the detections"];
+    typed("replay --model models/camera.onnx --topic /camera_0/image TOWN", 0, &nothing_kept);
     typed("replay --model models/camera.onnx --topic camera_0/image TOWN", 0, &found[..1]);
     typed(&format!("replay TOWN {CAMERA} -q"), 0, &["found   camera: "]);
     let topics = ["--topic /x is not in the recording", "topics of images: /camera_0/image"];
@@ -70,7 +71,7 @@ fn a_network_needs_no_parameter_file() {
     typed("replay TOWN --model models/camera.onnx --frames 1 --rate 1", 2, &at_full_speed);
     typed("inspect TOWN", 0, &["duration 0.", ", start 20", " messages, "]);
     typed("replay -c config/demo.param.yaml TOWN", 0, &["found   lidar: "]);
-    let only = ["has no topic /wrong", "did you mean `camera.input:=/camera_0/image`?"];
+    let only = ["has no topic /wrong", "did you mean `-p camera.input:=/camera_0/image`?"];
     typed(&format!("replay TOWN {CAMERA} -p camera.input:=/wrong"), 2, &only);
     let not_both = ["cannot be used with", "--topic <TOPIC>", "--config <YAML>"];
     typed("replay TOWN -c config/demo.param.yaml --topic /wrong", 2, &not_both);
@@ -104,7 +105,11 @@ fn check_takes_any_file() {
         ["images [?, 3, 384, 640]", "output0 [?, 9, 20400]", "head that fits: demo_camera"];
     typed("check models/camera.onnx", 0, &network);
     typed("check models/voxel_encoder.scn.onnx", 0, &["heads of cameras that fit: none"]);
-    typed("check --model models/camera.onnx", 0, &["head: demo_camera", "camera.onnx"]);
+    let default = ["head: demo_camera", "camera.onnx", "camera.input: no --topic was given"];
+    typed("check --model models/camera.onnx", 0, &default);
+    typed("check --model models/camera.onnx --topic /front", 0, &["input: /front"]);
+    let no_effect = ["-p camera.score_threshold:=0.5: has no effect on models/camera.onnx"];
+    typed("check models/camera.onnx -p camera.score_threshold:=0.5", 2, &no_effect);
     typed("check config/heads/yolox.yaml", 0, &["a head file", "camera, `yolox`; 80 classes"]);
     typed("check config/demo.param.yaml", 0, &["head: demo_camera"]);
     typed("check -c config/demo.param.yaml", 0, &["head: demo_camera"]);
