@@ -255,6 +255,82 @@ inline det_post_input input(
 }
 
 #if defined(__cpp_exceptions)
+/// A view decoder, which is closed with this object: the networks of a surround channel behind its backbone.
+/// One thread at a time.
+class ViewDecoder
+{
+public:
+  /// Loads the networks of a channel.
+  explicit ViewDecoder(const Configuration & configuration)
+  {
+    check(configuration.with([this](const det_post_configuration & raw) {
+        return det_post_view_decoder_open(&raw, &decoder_);
+      }));
+  }
+  ViewDecoder(ViewDecoder && other) noexcept
+  : decoder_(std::exchange(other.decoder_, {})) {}
+  ViewDecoder & operator=(ViewDecoder && other) noexcept
+  {
+    std::swap(decoder_, other.decoder_);
+    return *this;
+  }
+  ViewDecoder(const ViewDecoder &) = delete;
+  ViewDecoder & operator=(const ViewDecoder &) = delete;
+  ~ViewDecoder()
+  {
+    if (decoder_.id != 0) {det_post_view_decoder_close(decoder_);}
+  }
+
+  /// The lengths of its arrays.
+  const det_post_view_decoder_info & info() const
+  {
+    const det_post_view_decoder_info * info = nullptr;
+    check(det_post_view_decoder_get_info(decoder_, &info), decoder_.id);
+    return *info;
+  }
+
+  /// Sets the CUDA stream on which maps are written and queries are read.
+  void set_stream(void * stream)
+  {
+    check(det_post_view_decoder_set_stream(decoder_, stream), decoder_.id);
+  }
+
+  /// Sets the cameras of the next frames.
+  void set_cameras(const std::vector<det_post_view_camera> & cameras)
+  {
+    check(det_post_view_decoder_set_cameras(decoder_, cameras.data(), cameras.size()), decoder_.id);
+  }
+
+  /// Decodes a frame; `motion` is null for a first one. Valid until the next call.
+  const det_post_queries & run(
+    const std::vector<det_post_tensor> & maps, const det_post_view_motion * motion = nullptr)
+  {
+    const det_post_queries * queries = nullptr;
+    check(det_post_view_decoder_run(decoder_, maps.data(), maps.size(), motion, &queries), decoder_.id);
+    return *queries;
+  }
+
+  /// A copy of the memory of the last frame. Valid until the next call.
+  const det_post_view_memory & memory()
+  {
+    const det_post_view_memory * memory = nullptr;
+    check(det_post_view_decoder_get_memory(decoder_, &memory), decoder_.id);
+    return *memory;
+  }
+
+  /// Replaces the memory; without parts, past frames are forgotten.
+  void set_memory(const det_post_view_memory & memory)
+  {
+    check(det_post_view_decoder_set_memory(decoder_, &memory), decoder_.id);
+  }
+
+  /// The object of the C ABI.
+  det_post_view_decoder get() const noexcept {return decoder_;}
+
+private:
+  det_post_view_decoder decoder_{};
+};
+
 /// A workspace, which is closed with this object: operations on arrays in the memory of its device.
 /// Results are valid until the next call of the same function. One thread at a time.
 class Workspace

@@ -3,6 +3,7 @@
 of safetensors, under the names of the state dict without the prefix that they share.
 
     export_view_decoder.py model.pth decoder.safetensors [--half]
+    export_view_decoder.py model.onnx decoder.safetensors [--half] [--names FILE]
 
 Read are checkpoints of DETR3D (head `Detr3DHead`) and Sparse4D v3 (head `Sparse4DHead`);
 the family follows from the names. Left out are tensors that detection does not use:
@@ -11,16 +12,25 @@ class branches before DETR3D's last block and its `code_weights`, and the copy o
 lines for the head's file. The checkpoint is loaded with `weights_only`: nothing in it is
 executed. The backbone is exported as ONNX by its own project.
 
-Needs torch.
+Of an ONNX file the node `SvTransformerDecoder` is read, a DETR3D as a plugin of TensorRT: its
+attributes (tensors, or lists of floats in the order of torch) and initializers, under the names of
+`crates/infer/src/view_decoder/sv_transformer_names.txt`. `--names` is a file of lines of two words,
+a name in the ONNX file and one of the state dict.
+
+Needs torch for checkpoints, onnx for ONNX files.
 """
 
+from __future__ import annotations
+
 import argparse
+import itertools
 import json
 import re
 import struct
 import sys
+from pathlib import Path
 
-import torch
+import numpy as np
 
 # The tensor that tells a family, and what of it detection does not use.
 FAMILIES = {
@@ -35,6 +45,8 @@ class ExportError(Exception):
 
 def load_state(path):
     """The tensors of a checkpoint by name, without the prefix of a wrapper."""
+    import torch
+
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
@@ -47,7 +59,127 @@ def load_state(path):
     if not isinstance(checkpoint, dict):
         raise ExportError(f"{path} holds a {type(checkpoint).__name__}, not a state dict")
     tensors = {k: v for k, v in checkpoint.items() if isinstance(v, torch.Tensor)}
-    return {key.removeprefix("module."): value for key, value in tensors.items()}
+    arrays = {key: value.detach().float().numpy() for key, value in tensors.items()}
+    return {key.removeprefix("module."): value for key, value in arrays.items()}
+
+
+NODE = "SvTransformerDecoder"
+NAMES = Path(__file__).parent.parent / "crates/infer/src/view_decoder/sv_transformer_names.txt"
+CONSTANTS = ("query", "query_pos", "reference_points")
+
+
+def load_node(path):
+    """The tensors of the node by their names, and its attributes of one integer."""
+    import onnx
+    from onnx import numpy_helper
+
+    graph = onnx.load(path).graph
+    nodes = [node for node in graph.node if node.op_type == NODE]
+    if len(nodes) != 1:
+        raise ExportError(f"{path} has {len(nodes)} nodes {NODE}; one is read")
+    tensors, settings = {}, {}
+    for attribute in nodes[0].attribute:
+        value = onnx.helper.get_attribute_value(attribute)
+        if attribute.type == onnx.AttributeProto.FLOATS:
+            tensors[attribute.name] = np.asarray(value, np.float32)
+        elif attribute.type == onnx.AttributeProto.TENSOR:
+            tensors[attribute.name] = numpy_helper.to_array(value).astype(np.float32)
+        elif attribute.type == onnx.AttributeProto.INT:
+            settings[attribute.name] = value
+    inputs = set(nodes[0].input)
+    for constant in graph.initializer:
+        if constant.name in inputs:
+            tensors[constant.name] = numpy_helper.to_array(constant).astype(np.float32)
+    return tensors, settings
+
+
+def modules():
+    """Of every path that the file of names allows and whether it is of a block, its module."""
+    found = {}
+    for line in NAMES.read_text().splitlines():
+        if line and not line.startswith("#"):
+            of, module, *parts = line.split()
+            for path in itertools.product(*(part.split("|") for part in parts)):
+                found[of == "block", ".".join(path)] = module
+    return found
+
+
+def parts_of(name):
+    """The block of a name, the path of its module, and `weight` or `bias` or nothing."""
+    *parts, end = name.replace("__", ".").replace("in_proj_", "in_proj.").split(".")
+    if end not in ("weight", "bias"):
+        parts, end = [*parts, end], None
+    elif parts and parts[-1] in ("fc", "linear"):
+        parts.pop()
+    for at, part in enumerate(parts):
+        if match := re.fullmatch(r"block_(\d+)", part):
+            return int(match[1]), ".".join(parts[at + 1 :]), end
+    return None, ".".join(parts), end
+
+
+def standard_name(name, known, first_block, last_block):
+    """The name in the state dict, `None` for what is not used, or an empty text for an unknown one."""
+    block, path, end = parts_of(name)
+    if block is None and end is None:
+        return path if path in CONSTANTS else ""
+    if end is None:
+        return ""
+    module = known.get((block is not None, path))
+    if module is None and block is not None and known.get((False, path), "").startswith("cls."):
+        if block != last_block:
+            return None
+        module, block = known[False, path], None
+    if module is None:
+        return ""
+    if block is None:
+        prefix = f"cls_branches.{last_block - first_block}." if module.startswith("cls.") else ""
+        return f"{prefix}{module.removeprefix('cls.')}.{end}"
+    block -= first_block
+    if module.startswith("reg."):
+        return f"reg_branches.{block}.{module.removeprefix('reg.')}.{end}"
+    dot = "_" if module.endswith("in_proj") else "."
+    return f"transformer.decoder.layers.{block}.{module}{dot}{end}"
+
+
+def node_state(tensors, settings, given):
+    """DETR3D's state dict of the tensors of a node."""
+    known = modules()
+    blocks = [block for block in (parts_of(name)[0] for name in tensors) if block is not None]
+    if not blocks:
+        raise ExportError(f"{NODE} has no tensors of blocks")
+    names = {name: given.get(name, standard_name(name, known, min(blocks), max(blocks))) for name in tensors}
+    unknown = [name for name, standard in names.items() if standard == ""]
+    if unknown:
+        raise ExportError(f"unknown names: {', '.join(sorted(unknown)[:8])}; see {NAMES.name}, or give --names")
+    state = {standard: tensors[name] for name, standard in names.items() if standard is not None}
+    if len(state) != sum(standard is not None for standard in names.values()):
+        raise ExportError("two tensors have one name")
+    for first in [name for name in state if "in_proj/0." in name]:
+        parts = [first.replace("in_proj/0.", f"in_proj/{index}.") for index in range(3)]
+        if missing := [part for part in parts if part not in state]:
+            raise ExportError(f"{NODE} has no {missing[0]}")
+        state[first.replace("in_proj/0.", "in_proj_")] = np.concatenate([state.pop(part).ravel() for part in parts])
+    queries = next((settings[key] for key in ("seq_len", "num_query", "num_queries") if key in settings), None)
+    for name, values in state.items():
+        state[name] = shaped(name, values, state, queries)
+    if "query" in state and "query_pos" in state:
+        pair = [state.pop("query_pos"), state.pop("query")]
+        state["query_embedding.weight"] = np.concatenate(pair, axis=1)
+    return state
+
+
+def shaped(name, values, state, queries):
+    """Values without leading dimensions of 1; those of a list in the shape that follows from its length."""
+    while values.ndim > 2 and values.shape[0] == 1:
+        values = values[0]
+    norm = r"\.norms\.|\.position_encoder\.[14]\.|^cls_branches\.\d+\.[14]\."
+    if values.ndim != 1 or name.endswith("bias") or re.search(norm, name):
+        return values
+    bias = state.get(name.removesuffix("weight") + "bias")
+    rows = len(bias) if name.endswith("weight") and bias is not None else queries
+    if not rows or len(values) % rows:
+        raise ExportError(f"{len(values)} values of {name} do not fill {rows} rows")
+    return values.reshape(rows, -1)
 
 
 def find_decoder(state):
@@ -106,16 +238,17 @@ def write_safetensors(path, tensors, dtype):
     """A file of tensors: the length of the header, the header, the values."""
     header, data, offset = {}, [], 0
     for name in sorted(tensors):
-        values = tensors[name].detach().to(dtype).contiguous()
-        num = int((~torch.isfinite(values)).sum())
+        with np.errstate(over="ignore"):
+            values = np.ascontiguousarray(tensors[name], dtype)
+        num = int((~np.isfinite(values)).sum())
         if num > 0:
-            largest = float(tensors[name].detach().abs().max())
+            largest = float(np.abs(tensors[name]).max())
             raise ExportError(
-                f"{num} of {values.numel()} values of {name} are not finite as {dtype}: of up to {largest:g}"
+                f"{num} of {values.size} values of {name} are not finite as {np.dtype(dtype)}: of up to {largest:g}"
             )
-        raw = values.numpy().tobytes()
+        raw = values.tobytes()
         header[name] = {
-            "dtype": {torch.float32: "F32", torch.float16: "F16"}[dtype],
+            "dtype": {"float32": "F32", "float16": "F16"}[np.dtype(dtype).name],
             "shape": list(values.shape),
             "data_offsets": [offset, offset + len(raw)],
         }
@@ -132,10 +265,18 @@ def main():
     parser.add_argument("checkpoint")
     parser.add_argument("out")
     parser.add_argument("--half", action="store_true", help="write f16 in place of f32")
+    parser.add_argument("--names", help="names in an ONNX file and in the state dict, two words a line")
     options = parser.parse_args()
-    family, tensors = find_decoder(load_state(options.checkpoint))
-    facts = {"detr3d": detr3d_facts, "sparse4d": sparse4d_facts}[family](tensors)
-    write_safetensors(options.out, tensors, torch.float16 if options.half else torch.float32)
+    if options.checkpoint.endswith(".onnx"):
+        lines = Path(options.names).read_text().splitlines() if options.names else []
+        tensors, settings = load_node(options.checkpoint)
+        family, tensors = "detr3d", node_state(tensors, settings, dict(line.split() for line in lines if line.strip()))
+        # What the node computes: its attention is added to content and position.
+        facts = {**detr3d_facts(tensors), "attention_residual": "query_with_position", "min_depth_m": 0.01}
+    else:
+        family, tensors = find_decoder(load_state(options.checkpoint))
+        facts = {"detr3d": detr3d_facts, "sparse4d": sparse4d_facts}[family](tensors)
+    write_safetensors(options.out, tensors, np.float16 if options.half else np.float32)
     print(f"kind: {family}")
     print("decoder: {" + ", ".join(f"{key}: {value}" for key, value in facts.items()) + "}")
 

@@ -88,6 +88,20 @@ impl<T> In<T> {
     }
 }
 
+impl<T> In<T> {
+    /// Values of the library, in a struct that is also an argument.
+    pub(super) fn of(values: &[T]) -> Self {
+        Self(values.as_ptr())
+    }
+}
+
+impl Text {
+    /// A text that the library holds, in a struct that is also an argument.
+    pub(super) fn of(text: &CStr) -> Self {
+        Self(text.as_ptr())
+    }
+}
+
 impl<T> Const<T> {
     /// Values of the library in the memory of a GPU.
     pub(super) fn on_device(address: u64) -> Self {
@@ -103,6 +117,10 @@ unsafe impl Sync for Address {}
 unsafe impl Send for ConstText {}
 // SAFETY: as above.
 unsafe impl<T> Send for Const<T> {}
+// SAFETY: as above, and read only in a call.
+unsafe impl<T> Send for In<T> {}
+// SAFETY: as above.
+unsafe impl Send for Text {}
 
 impl<T> Out<T> {
     /// Values of the library that the caller writes while it is called.

@@ -7,6 +7,7 @@
 | compare detections with truth | :func:`evaluate` |
 | simulate a drive with truth | :func:`simulate` |
 | detect in images or a sweep in memory | :class:`Camera`, :class:`Lidar`, :class:`Surround` |
+| decode feature maps of cameras | :class:`ViewDecoder` |
 | run one operation on arrays | :mod:`det_post.ops`, :mod:`det_post.mmcv`, :mod:`det_post.spconv` |
 """
 
@@ -17,7 +18,7 @@ from ._errors import DamagedError, Error, InterruptedRunError, UsageError
 from ._result import Detection, Frame, Result
 
 if TYPE_CHECKING:
-    from ._detectors import Camera, Lidar, Surround
+    from ._detectors import Camera, Lidar, Surround, ViewDecoder
 
 __all__ = [
     "Camera",
@@ -31,6 +32,7 @@ __all__ = [
     "Result",
     "Surround",
     "UsageError",
+    "ViewDecoder",
     "evaluate",
     "replay",
     "simulate",
@@ -39,7 +41,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # The extension module is loaded when it is needed: a fleet's driver never does.
-    if name in ("Camera", "Lidar", "Surround"):
+    if name in ("Camera", "Lidar", "Surround", "ViewDecoder"):
         from . import _detectors
 
         return getattr(_detectors, name)

@@ -19,6 +19,7 @@ mod overlaps;
 mod sparse;
 mod suppression;
 mod surround;
+mod views;
 
 /// Operations on arrays; see det_post.ops.
 #[pyo3::pymodule]
@@ -47,4 +48,6 @@ mod _ops {
     };
     #[pymodule_export]
     use crate::surround::Surround;
+    #[pymodule_export]
+    use crate::views::ViewDecoder;
 }

@@ -10,8 +10,33 @@ use std::{env, fs};
 
 use self::require::{Need, skip};
 
+#[path = "../../crates/testing/src/onnx.rs"]
+mod onnx;
 #[path = "../../crates/testing/src/require.rs"]
 mod require;
+#[path = "../../tests/common/safetensors.rs"]
+mod safetensors;
+#[path = "../../tests/common/streampetr.rs"]
+#[allow(dead_code, reason = "each program uses its part")]
+mod streampetr;
+#[path = "../../tests/common/view_files.rs"]
+mod view_files;
+
+/// Golden view decoders as files, where the shared data is: `test_views.py` takes them.
+fn view_cases() -> Option<(PathBuf, tempfile::TempDir)> {
+    let data = env::var_os("DET_POST_SHARED_DATA").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
+        PathBuf::from,
+    );
+    let surround = data.join("surround");
+    if !surround.is_dir() {
+        skip(Need::Data, format_args!("{} is no folder", surround.display()));
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    view_files::save_all(&surround, folder.path());
+    Some((surround, folder))
+}
 
 /// The folder of this build, such as target/debug.
 fn build() -> PathBuf {
@@ -60,7 +85,12 @@ fn package() {
     let config = "--config-file=python/pyproject.toml";
     // mypy has one thread, and the tests wait for programs: beside each other.
     let mut mypy = command(&["mypy", config, "python/det_post"]).spawn().unwrap();
-    let tests = command(&["pytest", "-q", config, "python/tests"]).status().unwrap();
+    let cases = view_cases();
+    let mut tests = command(&["pytest", "-q", config, "python/tests"]);
+    if let Some((data, files)) = &cases {
+        tests.env("DET_POST_VIEW_DATA", data).env("DET_POST_VIEW_FILES", files.path());
+    }
+    let tests = tests.status().unwrap();
     let types = mypy.wait().unwrap();
     assert!(types.success() && tests.success(), "mypy: {types}, pytest: {tests}");
 }

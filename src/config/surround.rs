@@ -254,7 +254,8 @@ fn decoder(p: &mut Reader<'_>, kind: &SurroundKind) -> SurroundDecoder {
             let weights_path = p.required(
                 "weights_path",
                 path(PathUse::Read),
-                "Path of the decoder's weights, a safetensors file.",
+                "Path of the decoder's weights, a safetensors file, or an ONNX file with a node \
+                 `SvTransformerDecoder`.",
             );
             let precision = p.value(
                 "decoder.precision",

@@ -12,6 +12,7 @@ use std::path::Path;
 use det_post_types::ElementType;
 
 use super::onnx::{Attr, Graph};
+use super::safetensors::read;
 
 /// Lengths of the network.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +41,35 @@ impl Sizes {
     /// Tokens of all cameras.
     pub fn tokens(&self) -> usize {
         self.cameras * self.grid[0] * self.grid[1]
+    }
+}
+
+/// The lengths of the reference data.
+pub const REFERENCE: Sizes = Sizes {
+    cameras: 6,
+    grid: [5, 9],
+    stride: 16,
+    channels: 64,
+    heads: 8,
+    ffn: 128,
+    depths: 64,
+    layers: 2,
+    queries: 40,
+    memory: 64,
+    propagated: 16,
+    classes: 5,
+};
+
+/// The weights of the reference data in a folder.
+pub fn reference_weights(folder: &Path) -> Weights {
+    let [tensors, inputs] =
+        ["weights", "inputs"].map(|name| read(&folder.join(format!("{name}.safetensors"))));
+    let six = |name: &str| inputs[name].1.clone().try_into().unwrap();
+    Weights {
+        tensors,
+        depths: inputs["depths"].1.clone(),
+        position_range: six("position_range"),
+        point_range: six("point_range"),
     }
 }
 

@@ -13,23 +13,7 @@ use nalgebra::{Isometry3, Matrix3, Matrix4, Rotation3, Translation3, UnitQuatern
 use crate::common::require::{Need, skip};
 use crate::common::safetensors::{Named, read};
 use crate::common::shared_data::shared_data;
-use crate::common::streampetr::{FILES, Form, Sizes, Weights, save};
-
-/// The lengths of the reference.
-const REFERENCE: Sizes = Sizes {
-    cameras: 6,
-    grid: [5, 9],
-    stride: 16,
-    channels: 64,
-    heads: 8,
-    ffn: 128,
-    depths: 64,
-    layers: 2,
-    queries: 40,
-    memory: 64,
-    propagated: 16,
-    classes: 5,
-};
+use crate::common::streampetr::{FILES, Form, REFERENCE, Sizes, Weights, reference_weights, save};
 
 struct Case {
     weights: Weights,
@@ -39,15 +23,9 @@ struct Case {
 
 fn case() -> Option<Case> {
     let folder = shared_data()?.join("surround/petr_c64");
-    let [weights, inputs, expected] = ["weights", "inputs", "expected"]
-        .map(|name| read(&folder.join(format!("{name}.safetensors"))));
-    let six = |name: &str| inputs[name].1.clone().try_into().unwrap();
-    let weights = Weights {
-        tensors: weights,
-        depths: inputs["depths"].1.clone(),
-        position_range: six("position_range"),
-        point_range: six("point_range"),
-    };
+    let [inputs, expected] =
+        ["inputs", "expected"].map(|name| read(&folder.join(format!("{name}.safetensors"))));
+    let weights = reference_weights(&folder);
     Some(Case { weights, inputs, expected })
 }
 

@@ -3,11 +3,21 @@
 
 mod documentation;
 mod header;
+#[path = "../../../crates/testing/src/onnx.rs"]
+mod onnx;
 mod package;
 mod programs;
 mod recordings;
 #[path = "../../../crates/testing/src/require.rs"]
 mod require;
+#[path = "../../../tests/common/safetensors.rs"]
+mod safetensors;
+#[path = "../../../tests/common/streampetr.rs"]
+#[allow(dead_code, reason = "each program uses its part")]
+mod streampetr;
+#[path = "../../../tests/common/view_files.rs"]
+mod view_files;
+mod views;
 #[path = "../../../tests/common/yolov8_tensor.rs"]
 #[allow(dead_code, reason = "each program uses its part")]
 mod yolov8_tensor;

@@ -133,7 +133,7 @@ pub(super) fn read_if_named(path: &Path, name: &str) -> Result<Option<Vec<u8>>> 
     std::fs::read(path).map(Some).map_err(unreadable)
 }
 
-fn contains(bytes: &[u8], word: &[u8]) -> bool {
+pub(super) fn contains(bytes: &[u8], word: &[u8]) -> bool {
     let first = word[0];
     let mut rest = bytes;
     while let Some(at) = rest.iter().position(|&byte| byte == first) {

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::efficient_nms::{self, read_if_named};
 use super::onnx::{DataType, Model, write};
+use super::view_decoder::plugin;
 use det_post_types::Result;
 
 /// The name of the input. Its two numbers are width and height.
@@ -15,12 +16,15 @@ const INPUT: &str = "orig_target_sizes";
 const I32: i64 = 6;
 
 /// The network as engines load it, where that is not as it stands in the file: without the
-/// suppression at its end, or with a size in place of an input.
+/// suppression or the view decoder at its end, or with a size in place of an input.
 ///
 /// # Errors
 /// `Model` when the file cannot be read or is not of the format.
 pub(super) fn adapted(path: &Path) -> Result<Option<Vec<u8>>> {
-    match efficient_nms::cut(path)? {
+    if let Some(bytes) = efficient_nms::cut(path)? {
+        return Ok(Some(bytes));
+    }
+    match plugin::cut(path)? {
         Some(bytes) => Ok(Some(bytes)),
         None => with_constant(path),
     }

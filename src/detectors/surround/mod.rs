@@ -30,6 +30,7 @@ mod ego_motion;
 mod family;
 mod images;
 mod matrices;
+pub mod on_arrays;
 pub mod streampetr;
 mod views;
 

@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod adding_lists;
+mod bindings;
 mod file_names;
 mod imports;
 mod skips;

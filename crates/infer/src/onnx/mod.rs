@@ -23,11 +23,11 @@ use det_post_types::{Error, ErrorKind, Result};
 /// The stage of errors.
 const STAGE: &str = "onnx";
 
-/// The most nodes, attributes, names, list elements and initializers of a file,
+/// The most nodes, attributes, names, list elements but floats and initializers of a file,
 /// all together.
 pub(super) const MAX_ITEMS: usize = 1 << 18;
-/// The most attributes of a node.
-const MAX_ATTRIBUTES: usize = 64;
+/// The most attributes of a node. A decoder as one node has its weights in them, 174 with 4 blocks.
+const MAX_ATTRIBUTES: usize = 512;
 /// The most graphs inside each other: branches and bodies of control flow.
 const MAX_DEPTH: usize = 16;
 

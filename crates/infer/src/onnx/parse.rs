@@ -193,7 +193,11 @@ impl Parser {
                 4 => text = field.text()?,
                 5 => tensor = Some(self.tensor(field.message("TensorProto")?)?),
                 6 | 11 => self.inner_graph(&field, &mut graphs)?,
-                7 => field.floats(|value| self.push(&mut floats, value))?,
+                // As large as in the file: not counted.
+                7 => field.floats(|value| {
+                    floats.push(value);
+                    Ok(())
+                })?,
                 8 => self.push_ints(&mut ints, &field)?,
                 20 => kind = field.int()?,
                 _ => {}

@@ -1,6 +1,8 @@
 //! A view decoder of either family on the CPU.
 
-use super::{DecodedQueries, View, ViewNetwork, check_maps, detr3d, sparse4d};
+use super::{
+    CachedAnchors, DecodedQueries, View, ViewNetwork, check_maps, detr3d, no_memory, sparse4d,
+};
 use det_post_ops::view::sample::FeatureMaps;
 use det_post_types::{Motion, Result};
 
@@ -78,6 +80,25 @@ impl CpuViewDecoder {
         match &mut self.family {
             Family::Detr3d(_) => {}
             Family::Sparse4d(decoder) => decoder.forget(),
+        }
+    }
+
+    /// The memory; `None` for a network without one, and when there was no frame before.
+    pub fn memory(&self) -> Option<CachedAnchors> {
+        match &self.family {
+            Family::Detr3d(_) => None,
+            Family::Sparse4d(decoder) => decoder.memory().cached(),
+        }
+    }
+
+    /// Replaces the memory, as if the frame before had left this one.
+    ///
+    /// # Errors
+    /// `Argument` for a network without a memory, or one of another size.
+    pub fn set_memory(&mut self, memory: &CachedAnchors) -> Result<()> {
+        match &mut self.family {
+            Family::Detr3d(_) => Err(no_memory()),
+            Family::Sparse4d(decoder) => decoder.set_memory(memory),
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use half::f16;
 
-use super::{View, ViewNetwork, detr3d, sparse4d};
+use super::{CachedAnchors, View, ViewNetwork, detr3d, no_memory, sparse4d};
 use det_post_ops::decode::query::cuda::DeviceQueries;
-use det_post_ops::device::cuda::Stream;
+use det_post_ops::device::cuda::{DeviceBuffer, Stream};
 use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
 use det_post_types::{Motion, Result, ViewPrecision};
 
@@ -116,4 +116,61 @@ impl CudaViewDecoder {
             Family::Sparse4dF16(decoder) => decoder.forget(),
         }
     }
+
+    /// Queues copies of boxes `[Q, 11]`, class logits `[Q, classes]` and, where the network has them,
+    /// logits of centreness and yawness `[Q, 2]` of the last frame to buffers of these lengths.
+    ///
+    /// # Errors
+    /// `Argument` for a buffer of another length; `Device` for one of another stream, or when a copy fails.
+    pub fn enqueue_outputs(&self, outputs: &mut QueryBuffers) -> Result<()> {
+        match &self.family {
+            Family::Detr3dF32(decoder) => decoder.enqueue_outputs(outputs),
+            Family::Detr3dF16(decoder) => decoder.enqueue_outputs(outputs),
+            Family::Sparse4dF32(decoder) => decoder.enqueue_outputs(outputs),
+            Family::Sparse4dF16(decoder) => decoder.enqueue_outputs(outputs),
+        }
+    }
+
+    /// Waits, then copies the memory; `None` for a network without one, and when there was no frame
+    /// before.
+    ///
+    /// # Errors
+    /// `Device` when earlier work or a copy fails.
+    pub fn memory(&self) -> Result<Option<CachedAnchors>> {
+        match &self.family {
+            Family::Detr3dF32(_) | Family::Detr3dF16(_) => Ok(None),
+            Family::Sparse4dF32(decoder) => decoder.memory(),
+            Family::Sparse4dF16(decoder) => decoder.memory(),
+        }
+    }
+
+    /// Replaces the memory, as if the frame before had left this one, and waits.
+    ///
+    /// # Errors
+    /// `Argument` for a network without a memory, or one of another size; `Device` when a copy fails.
+    pub fn set_memory(&mut self, memory: &CachedAnchors) -> Result<()> {
+        let CachedAnchors { boxes, features, confidence } = memory;
+        match &mut self.family {
+            Family::Detr3dF32(_) | Family::Detr3dF16(_) => Err(no_memory()),
+            Family::Sparse4dF32(decoder) => {
+                memory.check(decoder.facts())?;
+                decoder.set_memory(features, boxes, confidence)
+            }
+            Family::Sparse4dF16(decoder) => {
+                memory.check(decoder.facts())?;
+                decoder.set_memory(features, boxes, confidence)
+            }
+        }
+    }
+}
+
+/// Where [`CudaViewDecoder::enqueue_outputs`] copies to.
+#[derive(Debug)]
+pub struct QueryBuffers {
+    /// `[Q, 11]`.
+    pub boxes: DeviceBuffer<f32>,
+    /// `[Q, classes]`.
+    pub logits: DeviceBuffer<f32>,
+    /// `[Q, 2]`; `None` where the network has none.
+    pub quality: Option<DeviceBuffer<f32>>,
 }

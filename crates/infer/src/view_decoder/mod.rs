@@ -4,7 +4,8 @@
 //! safetensors ([`SafeTensors`]) under the names of the
 //! state dict without the prefix that they share. The facts that the weights do not tell
 //! come from the head's file ([`types::ViewDecoder`](det_post_types::ViewDecoder)). What is
-//! missing, left over or of another shape is refused by name.
+//! missing, left over or of another shape is refused by name. A DETR3D may also be an ONNX
+//! file with a node `SvTransformerDecoder` ([`sv_transformer_names`]).
 //!
 //! | family | folder | memory of past frames |
 //! |---|---|---|
@@ -19,6 +20,7 @@ mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 pub mod detr3d;
+pub(super) mod plugin;
 mod reader;
 pub mod sparse4d;
 #[cfg(feature = "cuda")]
@@ -26,7 +28,7 @@ mod uploaded;
 
 pub use cpu::CpuViewDecoder;
 #[cfg(feature = "cuda")]
-pub use cuda::CudaViewDecoder;
+pub use cuda::{CudaViewDecoder, QueryBuffers};
 
 use std::path::Path;
 use std::sync::Arc;
@@ -56,12 +58,19 @@ pub fn load(path: &Path, facts: &ViewDecoder) -> Result<ViewNetwork> {
     load_layers(path, STAGE, |bytes| parse(bytes, facts))
 }
 
+/// The names of tensors that are read of a node `SvTransformerDecoder`: a line for each module of
+/// the state dict, with what files call it.
+pub fn sv_transformer_names() -> &'static str {
+    plugin::NAMES
+}
+
 /// Reads the weights of a network from the bytes of a file.
 ///
 /// # Errors
 /// `Model` when the file is not of the format, or its tensors do not fit the facts.
 pub fn parse(bytes: &[u8], facts: &ViewDecoder) -> Result<ViewNetwork> {
-    let tensors = SafeTensors::parse(bytes)?;
+    let of_node = plugin::weights(bytes, facts)?;
+    let tensors = SafeTensors::parse(of_node.as_deref().unwrap_or(bytes))?;
     Ok(match facts {
         ViewDecoder::Detr3d(facts) => {
             ViewNetwork::Detr3d(Arc::new(detr3d::Network::read(&tensors, facts.clone())?))
@@ -125,6 +134,34 @@ impl View {
     }
 }
 
+/// The anchors that Sparse4D carries from a frame to the next one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CachedAnchors {
+    /// Boxes, `[K]`, in the base frame of the frame that cached them.
+    pub boxes: Vec<QueryBox>,
+    /// Features, `[K, C]`.
+    pub features: Vec<f32>,
+    /// Confidence, `[K]`, in 0 to 1, falling.
+    pub confidence: Vec<f32>,
+}
+
+impl CachedAnchors {
+    /// Refuses other numbers of anchors or channels than a network has.
+    fn check(&self, facts: &det_post_types::Sparse4d) -> Result<()> {
+        let found = [self.boxes.len(), self.features.len(), self.confidence.len()];
+        let expected = facts.num_cached;
+        if found == [expected, expected * facts.num_channels, expected] {
+            return Ok(());
+        }
+        let message = format!(
+            "a memory of {found:?} boxes, values of features and confidences; the network caches \
+             {expected} anchors of {} channels",
+            facts.num_channels
+        );
+        Err(Error::new(ErrorKind::Argument, STAGE, message))
+    }
+}
+
 /// What a decoder gives for a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodedQueries<'a> {
@@ -169,4 +206,8 @@ fn set_projections(
 
 fn refuse<T>(message: String) -> Result<T> {
     Err(Error::new(ErrorKind::Model, STAGE, message))
+}
+
+fn no_memory() -> Error {
+    Error::new(ErrorKind::Argument, STAGE, "a DETR3D has no memory of past frames")
 }

@@ -24,6 +24,11 @@ impl<'a> Reader<'a> {
         Self { tensors, left: tensors.names().collect() }
     }
 
+    /// Whether there is a tensor of a name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.tensors.get(name).is_some()
+    }
+
     /// The shape of a tensor of two dimensions.
     pub(super) fn shape(&self, name: &str) -> Result<[usize; 2]> {
         let shape = self.tensors.get(name).map(|tensor| tensor.shape());
@@ -152,6 +157,14 @@ impl Affine {
         let weights = rounded(&self.weights);
         let bias: Vec<f32> = self.bias.iter().map(|&x| x as f32).collect();
         LinearLayer::new([num_outputs, num_inputs], &weights, Some(&bias))?.with(finish)
+    }
+
+    /// The first outputs; those that are missing are 0.
+    pub(super) fn with_outputs(self, num_outputs: usize) -> Self {
+        Self {
+            weights: self.weights.resize_vertically(num_outputs, 0.0),
+            bias: self.bias.resize_vertically(num_outputs, 0.0),
+        }
     }
 
     /// The layer without its bias.

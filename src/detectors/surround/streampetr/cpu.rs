@@ -3,7 +3,7 @@
 use nalgebra::{Isometry3, Matrix4};
 
 use super::CameraMatrices;
-use super::memory::{Memory, Updated};
+use super::memory::{Memory, MemoryValues, Updated};
 use super::position::PositionEmbedding;
 use super::signature::{HeadInput, HeadOutput, Signature, Specs, StatedImages};
 use crate::detectors::surround::ego_motion::Step;
@@ -31,7 +31,7 @@ impl StreamPetr {
     pub fn new(
         backbone: &mut dyn Engine,
         position: Box<dyn Engine>,
-        mut head: Box<dyn Engine>,
+        head: Box<dyn Engine>,
         num_classes: usize,
         stated: StatedImages,
     ) -> Result<Self> {
@@ -43,6 +43,18 @@ impl StreamPetr {
             stated,
         )?;
         backbone.use_outputs(&[signature.features])?;
+        Self::with_signature(signature, position, head)
+    }
+
+    /// The networks behind features that a caller has, by their tensors.
+    ///
+    /// # Errors
+    /// `Inference` when an engine fails.
+    pub fn with_signature(
+        signature: Signature,
+        position: Box<dyn Engine>,
+        mut head: Box<dyn Engine>,
+    ) -> Result<Self> {
         head.use_outputs(&signature.head_outputs)?;
         Ok(Self {
             position: PositionEmbedding::new(position, &signature)?,
@@ -138,6 +150,21 @@ impl StreamPetr {
         };
         memory.update(&updated, stamp)?;
         self.outputs()
+    }
+
+    /// The memory, and the ages of its rows at the time of the last frame.
+    pub fn memory(&self, stamp: Stamp) -> MemoryValues {
+        let Memory { embedding, reference_point, pose, velocity, ages } = &self.memory;
+        [embedding.clone(), reference_point.clone(), pose.clone(), velocity.clone(), ages.at(stamp)]
+    }
+
+    /// Replaces the memory by one of the same lengths.
+    pub fn set_memory(&mut self, values: MemoryValues, stamp: Stamp) {
+        let [embedding, reference_point, pose, velocity, ages] = values;
+        let memory = &mut self.memory;
+        (memory.embedding, memory.reference_point) = (embedding, reference_point);
+        (memory.pose, memory.velocity) = (pose, velocity);
+        memory.ages.set(&ages, stamp);
     }
 
     /// The outputs of the last frame.

@@ -3,7 +3,7 @@
 
 use super::CameraMatrices;
 use super::cpu::poses;
-use super::memory::Ages;
+use super::memory::{Ages, MemoryValues};
 use super::position::PositionEmbedding;
 use super::signature::{HeadInput, HeadOutput, Signature, Specs, StatedImages};
 use crate::detectors::surround::ego_motion::Step;
@@ -49,20 +49,20 @@ impl DeviceStreamPetr {
     /// that a GPU does not take; `Device` when there is not enough memory.
     pub fn new(
         stream: &Stream,
-        backbone: &DeviceEngine,
+        backbone: Specs<'_>,
         position: Box<dyn Engine>,
         mut head: DeviceEngine,
         num_classes: usize,
         stated: StatedImages,
     ) -> Result<Self> {
         let signature = Signature::new(
-            Specs { inputs: backbone.inputs(), outputs: backbone.outputs() },
+            backbone,
             Specs { inputs: position.inputs(), outputs: position.outputs() },
             Specs { inputs: head.inputs(), outputs: head.outputs() },
             num_classes,
             stated,
         )?;
-        let features = backbone.output(signature.features)?.shape().to_vec();
+        let features = head.input(signature.head_input(HeadInput::Features)?)?.shape().to_vec();
         let needs_features = signature.position_shapes.iter().any(|shape| shape.len() == 5);
         let num_features = if needs_features { features.iter().product() } else { 0 };
         let updated = head.output(signature.head_outputs[HeadOutput::MemoryEmbedding as usize])?;
@@ -172,6 +172,41 @@ impl DeviceStreamPetr {
             head.enqueue_feedback(output, signature.head_input(input)?)?;
         }
         ages.push(self.num_new, stamp);
+        Ok(())
+    }
+
+    /// The shape of the features that the head takes.
+    pub fn features_shape(&self) -> &[usize] {
+        &self.features.0
+    }
+
+    /// Waits, then copies the memory, and the ages of its rows at the time of the last frame.
+    ///
+    /// # Errors
+    /// `Device` when earlier work or a copy fails.
+    pub fn memory(&mut self, stamp: Stamp) -> Result<MemoryValues> {
+        let mut values: MemoryValues = Default::default();
+        for ((input, _), values) in MEMORY.into_iter().zip(&mut values) {
+            let tensor = self.head.input(self.signature.head_input(input)?)?.read()?;
+            if let TensorValues::F32(read) = tensor.view().values() {
+                *values = read.to_vec();
+            }
+        }
+        values[4] = self.ages.at(stamp);
+        Ok(values)
+    }
+
+    /// Replaces the memory by one of the same lengths, and waits.
+    ///
+    /// # Errors
+    /// `Device` when a copy fails.
+    pub fn set_memory(&mut self, values: &MemoryValues, stamp: Stamp) -> Result<()> {
+        for ((input, _), values) in MEMORY.into_iter().zip(values) {
+            let to = self.head.input(self.signature.head_input(input)?)?;
+            let shape = to.shape().to_vec();
+            to.write(&TensorView::new(&shape, TensorValues::F32(values))?)?;
+        }
+        self.ages.set(&values[4], stamp);
         Ok(())
     }
 

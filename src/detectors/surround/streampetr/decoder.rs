@@ -4,6 +4,8 @@ use std::path::Path;
 
 #[cfg(feature = "cuda")]
 use super::DeviceStreamPetr;
+#[cfg(feature = "cuda")]
+use super::signature::Specs;
 use super::signature::{Lengths, Signature, StatedImages};
 use super::{CameraMatrices, StreamPetr};
 use crate::config::{SurroundConfig, SurroundDecoder};
@@ -27,9 +29,9 @@ use det_post_types::{Stamp, Transfer};
 
 /// The files of a head of kind `streampetr`.
 pub struct StreamPetrFamily<'a> {
-    config: &'a SurroundConfig,
-    position_embedding_path: &'a Path,
-    head_path: &'a Path,
+    pub(in crate::detectors::surround) config: &'a SurroundConfig,
+    pub(in crate::detectors::surround) position_embedding_path: &'a Path,
+    pub(in crate::detectors::surround) head_path: &'a Path,
 }
 
 /// The networks behind the backbone, on the CPU or on a GPU.
@@ -106,7 +108,7 @@ impl Family for StreamPetrFamily<'_> {
         let backbone = load(&config.model_path)?;
         let network = DeviceStreamPetr::new(
             stream,
-            &backbone,
+            Specs { inputs: backbone.inputs(), outputs: backbone.outputs() },
             det_post_infer::load(self.position_embedding_path, &config.engine)?,
             load(self.head_path)?,
             config.facts.class_names.len(),

@@ -18,6 +18,18 @@ pub struct Memory {
     pub(super) ages: Ages,
 }
 
+/// The tensors of a memory in the order of [`MEMORY_PARTS`].
+pub type MemoryValues = [Vec<f32>; 5];
+
+/// The names of the tensors of a memory of M rows, and the sizes of a row: C for 0.
+pub const MEMORY_PARTS: [(&str, &[usize]); 5] = [
+    ("embedding", &[0]),
+    ("reference_point", &[3]),
+    ("pose", &[4, 4]),
+    ("velocity", &[2]),
+    ("age", &[]),
+];
+
 /// The ages of the rows of a memory.
 #[derive(Clone, Debug)]
 pub(super) struct Ages {
@@ -35,6 +47,19 @@ impl Ages {
     /// Starts over with a frame: all rows are as old as it.
     pub(super) fn clear(&mut self, stamp: Stamp) {
         self.stamps.fill(stamp);
+    }
+
+    /// The ages at a time.
+    pub(super) fn at(&self, stamp: Stamp) -> Vec<f32> {
+        self.stamps.iter().map(|then| stamp.seconds_since(*then) as f32).collect()
+    }
+
+    /// Replaces the ages by those at a time, as many.
+    pub(super) fn set(&mut self, seconds: &[f32], stamp: Stamp) {
+        for (then, age) in self.stamps.iter_mut().zip(seconds) {
+            let nanos = (f64::from(*age) * 1e9).round() as i64;
+            *then = Stamp::from_nanos(stamp.nanos().saturating_sub(nanos));
+        }
     }
 
     /// Computes the ages at a frame.

@@ -38,8 +38,8 @@ pub use cpu::StreamPetr;
 #[cfg(feature = "cuda")]
 pub use cuda::DeviceStreamPetr;
 pub use decoder::StreamPetrFamily;
-pub use memory::Memory;
-pub use signature::{Lengths, Signature, StatedImages};
+pub use memory::{MEMORY_PARTS, Memory, MemoryValues};
+pub use signature::{Lengths, Signature, Specs, StatedImages};
 
 /// The matrices of all cameras, row by row, as the position network takes them.
 #[derive(Clone, Copy, Debug)]

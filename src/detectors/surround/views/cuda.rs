@@ -1,10 +1,8 @@
 //! DETR3D and Sparse4D on a GPU: maps, decoder and the choice of the best pairs are one graph; a
 //! network with a memory has another one for frames without it.
 
-use super::family::{
-    ViewFamily, check_outputs, input_size, level_sizes, map_shape, model_error, motion_of,
-    unseen_views, write_views,
-};
+use super::family::{ViewFamily, check_outputs, input_size, motion_of, unseen_views, write_views};
+use super::maps::{device_maps, device_sources};
 use crate::config::{SurroundConfig, ViewFacts};
 use crate::detectors::surround::Step;
 use crate::detectors::surround::decoder::{Decoder, DecoderFrame};
@@ -13,10 +11,8 @@ use det_post_infer::view_decoder::{CudaViewDecoder, View, ViewNetwork};
 use det_post_ops::decode::query::cuda::Workspace as DecodeQuery;
 use det_post_ops::device::cuda::{Graph, Stream};
 use det_post_ops::view::channels_last::cuda::{DeviceMapSource, Kernels as ChannelsLast};
-use det_post_ops::view::sample::cuda::{DeviceFeatureMaps, Texel};
-use det_post_types::{
-    Candidates, Count, FrameReport, Object3d, Result, Stage, Transfer, ViewPrecision,
-};
+use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
+use det_post_types::{Candidates, Count, FrameReport, Object3d, Result, Stage, Transfer};
 
 /// A decoder of feature maps with what it reads and writes.
 pub(super) struct DeviceViewHead {
@@ -52,26 +48,11 @@ impl DeviceViewHead {
         backbone: &DeviceEngine,
         network: &ViewNetwork,
     ) -> Result<Self> {
-        let ViewFamily { config, facts, precision, map_scales: scales, .. } = *family;
+        let ViewFamily { config, facts, precision, .. } = *family;
         check_outputs(backbone.outputs().len(), facts)?;
-        let texel = match (precision, scales) {
-            (ViewPrecision::F32, Some(_)) => {
-                return model_error(
-                    "decoder.map_scales with decoder.precision f32: on a GPU a decoder in f32 \
-                     reads maps of f32"
-                        .into(),
-                );
-            }
-            (ViewPrecision::F32, None) => Texel::F32,
-            (_, Some(_)) => Texel::I8,
-            (_, None) => Texel::F16,
-        };
-        let [num_views, _, num_channels] = network.map_sizes();
+        let [num_views, ..] = network.map_sizes();
         let input_size = input_size(&config.facts)?;
-        let sizes = level_sizes(input_size, facts);
-        let maps = [num_views, num_channels];
-        let mut maps =
-            DeviceFeatureMaps::zeros(stream, maps, &sizes, texel, scales.unwrap_or_default())?;
+        let mut maps = device_maps(family, stream, network)?;
         let query_sizes = network.query_sizes();
         let mut decoder = CudaViewDecoder::new(stream, network, precision)?;
         let of_selection = stream.with_own_memory();
@@ -82,7 +63,7 @@ impl DeviceViewHead {
             config.pre_nms_top_k,
         )?;
         let channels_last = ChannelsLast::load(stream)?;
-        let sources = sources(backbone, facts, &maps)?;
+        let sources = device_sources(|index| backbone.output(index), facts, &maps)?;
         let recorded =
             Recorded { maps: &mut maps, decoder: &mut decoder, selection: &mut selection };
         let graphs = record(stream, &of_selection, &channels_last, &sources, recorded)?;
@@ -152,7 +133,8 @@ impl Decoder<DeviceEngine> for DeviceViewHead {
         // The one before is freed.
         let of_selection = self.stream.with_own_memory();
         let mut selection = DecodeQuery::new(&of_selection, self.query_sizes, &params, max_pairs)?;
-        let sources = sources(backbone, &self.facts, &self.maps)?;
+        let output = |index| backbone.output(index);
+        let sources = device_sources(output, &self.facts, &self.maps)?;
         let Self { stream, maps, decoder, channels_last, .. } = self;
         let recorded = Recorded { maps, decoder, selection: &mut selection };
         let graphs = record(stream, &of_selection, channels_last, &sources, recorded)?;
@@ -175,24 +157,6 @@ impl Decoder<DeviceEngine> for DeviceViewHead {
         self.decoder.forget();
         Ok(())
     }
-}
-
-/// The outputs of the backbone, by level.
-fn sources<'a>(
-    backbone: &'a DeviceEngine,
-    facts: &ViewFacts,
-    maps: &DeviceFeatureMaps,
-) -> Result<Vec<DeviceMapSource<'a>>> {
-    let [num_views, num_levels, num_channels] = maps.sizes();
-    let num_outputs = facts.level_strides.len();
-    let source = |index: usize| {
-        // The level after the outputs is made of the last.
-        let values = backbone.output(index.min(num_outputs - 1))?;
-        let shape = map_shape(values.shape(), facts.layout, [num_views, num_channels])?;
-        let subsampled = index >= num_outputs;
-        Ok(DeviceMapSource { shape, layout: facts.layout, values, subsampled })
-    };
-    (0..num_levels).map(source).collect()
 }
 
 /// What the graphs of a frame write.

@@ -12,11 +12,11 @@ use det_post_types::{Error, ErrorKind, MapLayout, Motion, Result, Size, ViewPrec
 /// The decoder of a head of kind `detr3d` or `sparse4d`.
 #[derive(Clone, Copy)]
 pub struct ViewFamily<'a> {
-    pub(super) config: &'a SurroundConfig,
-    pub(super) facts: &'a ViewFacts,
-    pub(super) weights_path: &'a Path,
-    pub(super) precision: ViewPrecision,
-    pub(super) map_scales: Option<&'a [f32]>,
+    pub(in crate::detectors::surround) config: &'a SurroundConfig,
+    pub(in crate::detectors::surround) facts: &'a ViewFacts,
+    pub(in crate::detectors::surround) weights_path: &'a Path,
+    pub(in crate::detectors::surround) precision: ViewPrecision,
+    pub(in crate::detectors::surround) map_scales: Option<&'a [f32]>,
 }
 
 impl<'a> ViewFamily<'a> {
@@ -39,13 +39,16 @@ impl<'a> ViewFamily<'a> {
 }
 
 /// Views without images, for a network with images of a size.
-pub(super) fn unseen_views(num_views: usize, input_size: Size) -> Vec<View> {
+pub(in crate::detectors::surround) fn unseen_views(
+    num_views: usize,
+    input_size: Size,
+) -> Vec<View> {
     let size = [input_size.width, input_size.height];
     vec![View { pixels_from_base: [[0.0; 4]; 3], size, is_present: false }; num_views]
 }
 
 /// Writes the matrices of a frame, and which cameras it has.
-pub(super) fn write_views<'a>(
+pub(in crate::detectors::surround) fn write_views<'a>(
     views: &mut [View],
     matrices: impl Iterator<Item = (&'a Matrix4<f64>, bool)>,
 ) {
@@ -71,7 +74,7 @@ pub(super) fn check_outputs(num_outputs: usize, facts: &ViewFacts) -> Result<()>
 ///
 /// # Errors
 /// `Model` when it does not.
-pub(super) fn input_size(facts: &SurroundFacts) -> Result<Size> {
+pub(in crate::detectors::surround) fn input_size(facts: &SurroundFacts) -> Result<Size> {
     facts.input_size.map_or_else(|| model_error("the head states no input_size".into()), Ok)
 }
 
@@ -111,7 +114,7 @@ pub(super) fn map_shape(
     ))
 }
 
-pub(super) fn motion_of(step: &Step) -> Option<Motion> {
+pub(in crate::detectors::surround) fn motion_of(step: &Step) -> Option<Motion> {
     let Step::Next { current_from_previous, elapsed } = step else { return None };
     let matrix = current_from_previous.to_homogeneous();
     let row = |row| std::array::from_fn(|column| matrix[(row, column)] as f32);

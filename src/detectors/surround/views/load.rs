@@ -62,7 +62,11 @@ impl ViewFamily<'_> {
         })
     }
 
-    fn network(&self) -> Result<ViewNetwork> {
+    /// The decoder's weights, read.
+    ///
+    /// # Errors
+    /// As [`view_decoder::load`].
+    pub(in crate::detectors::surround) fn network(&self) -> Result<ViewNetwork> {
         view_decoder::load(self.weights_path, &self.facts.decoder)
     }
 }

@@ -10,5 +10,10 @@ mod cpu;
 mod cuda;
 mod family;
 mod load;
+mod maps;
 
 pub use family::ViewFamily;
+pub(super) use family::{input_size, motion_of, unseen_views, write_views};
+pub(super) use maps::ViewMaps;
+#[cfg(feature = "cuda")]
+pub(super) use maps::{device_maps, device_sources};

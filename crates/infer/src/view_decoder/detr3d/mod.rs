@@ -18,7 +18,12 @@
 //! query, folded in f64.
 //!
 //! Tensors are those of the published state dict without `pts_bbox_head.`; class
-//! branches before the last block are not used and have to be left out.
+//! branches before the last block are not used and have to be left out. In place of
+//! `transformer.reference_points`, its constant result `reference_points`, `[Q, 3]` in 0 to 1,
+//! is read, too.
+//!
+//! The last layer of the refinement has 8 outputs or more: without the last two of 10 the
+//! velocity is 0, what is after 10 is not computed.
 
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -36,6 +41,15 @@ use crate::safetensors::SafeTensors;
 use det_post_ops::decode::logit::sigmoid;
 use det_post_ops::view::linear::{Finish, LinearLayer};
 use det_post_types::{AttentionResidual, Detr3d, Result};
+
+/// The references before the first block, where a file has them in place of the layer that gives
+/// them.
+const REFERENCES: &str = "reference_points";
+
+/// The outputs of the refinement that are computed.
+const NUM_REGRESSED: usize = 10;
+/// The widths of the refinement that are read: from centre, extents and yaw alone.
+const REGRESSION_WIDTHS: std::ops::RangeInclusive<usize> = 8..=64;
 
 /// A DETR3D decoder in f32, folded.
 #[derive(Clone, Debug)]
@@ -76,7 +90,7 @@ pub struct Block {
     pub position_encoder: [LinearLayer; 2],
     /// From C through any width, ReLU, to C, normalized.
     pub feed_forward: [LinearLayer; 2],
-    /// From C to C, ReLU, to C, ReLU, to 10.
+    /// From C to C, ReLU, to C, ReLU, to 10, whatever the width in the file.
     pub regression: [LinearLayer; 3],
 }
 
@@ -89,18 +103,18 @@ impl Start {
         let embedding = reader.matrix("query_embedding.weight", shape)?;
         let positions = embedding.columns(0, num_channels).into_owned();
         let contents = embedding.columns(num_channels, num_channels).into_owned();
-        let points = reader.affine("transformer.reference_points", [3, num_channels])?;
-        let logits = points.of_constants(&positions);
-        Ok(Self {
-            contents: rounded(&contents),
-            positions: rounded(&positions),
-            references: logits
-                .as_chunks()
-                .0
-                .iter()
-                .map(|row: &[f32; 3]| row.map(sigmoid))
-                .collect(),
-        })
+        let references = if reader.has(REFERENCES) {
+            let values = reader.values(REFERENCES, &[num_queries, 3])?;
+            if values.iter().any(|value| !(0.0..=1.0).contains(value)) {
+                return refuse(format!("tensor {REFERENCES} has values outside 0 to 1"));
+            }
+            values.as_chunks().0.to_vec()
+        } else {
+            let points = reader.affine("transformer.reference_points", [3, num_channels])?;
+            let logits = points.of_constants(&positions);
+            logits.as_chunks().0.iter().map(|row: &[f32; 3]| row.map(sigmoid)).collect()
+        };
+        Ok(Self { contents: rounded(&contents), positions: rounded(&positions), references })
     }
 
     fn fits(&self, facts: &Detr3d) -> bool {
@@ -233,10 +247,21 @@ impl Block {
             regression: [
                 regression(reader, 0, channels, Finish::Relu)?,
                 regression(reader, 2, channels, Finish::Relu)?,
-                regression(reader, 4, 10, Finish::None)?,
+                last_regression(reader, &format!("reg_branches.{index}.4"), channels)?,
             ],
         })
     }
+}
+
+/// The last layer of the refinement, of any width, with [`NUM_REGRESSED`] outputs: those that it
+/// lacks are 0.
+fn last_regression(reader: &mut Reader<'_>, name: &str, channels: usize) -> Result<LinearLayer> {
+    let [width, _] = reader.shape(&format!("{name}.weight"))?;
+    if !REGRESSION_WIDTHS.contains(&width) {
+        let allowed = format!("{} to {}", REGRESSION_WIDTHS.start(), REGRESSION_WIDTHS.end());
+        return refuse(format!("tensor {name}.weight has {width} rows; allowed: {allowed}"));
+    }
+    reader.affine(name, [width, channels])?.with_outputs(NUM_REGRESSED).layer(Finish::None)
 }
 
 /// Whether the residual of the attention is the content alone.

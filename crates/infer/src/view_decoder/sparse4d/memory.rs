@@ -1,5 +1,6 @@
 //! The anchors that a frame keeps for the next one.
 
+use super::super::CachedAnchors;
 use det_post_ops::decode::logit::sigmoid;
 use det_post_ops::view::refine::move_anchors;
 use det_post_ops::view::top_rows::top_rows;
@@ -57,6 +58,23 @@ impl AnchorMemory {
     /// single-frame blocks, at the end of a frame those that are cached.
     pub fn rows(&self) -> &[u32] {
         &self.rows
+    }
+
+    /// A copy of the cached anchors; `None` if there was no frame before.
+    pub fn cached(&self) -> Option<CachedAnchors> {
+        (!self.is_empty).then(|| CachedAnchors {
+            boxes: self.anchors.clone(),
+            features: self.features.clone(),
+            confidence: self.confidence.clone(),
+        })
+    }
+
+    /// Replaces the cached anchors, which are as many.
+    pub(super) fn set(&mut self, cached: &CachedAnchors) {
+        self.anchors.copy_from_slice(&cached.boxes);
+        self.features.copy_from_slice(&cached.features);
+        self.confidence.copy_from_slice(&cached.confidence);
+        self.is_empty = false;
     }
 
     pub(super) fn forget(&mut self) {

@@ -5,6 +5,7 @@ mod detr3d;
 mod export;
 mod files;
 mod operations;
+mod plugin;
 mod sparse4d;
 mod sparse4d_width;
 

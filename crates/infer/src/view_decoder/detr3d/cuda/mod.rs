@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use self::weights::{DeviceBlock, DeviceClasses};
 use super::super::uploaded::Uploaded;
-use super::super::{DecodedQueries, STAGE, View, set_projections};
+use super::super::{DecodedQueries, QueryBuffers, STAGE, View, set_projections};
 use super::{Network, adds_position};
 use det_post_ops::decode::query::cuda::DeviceQueries;
 use det_post_ops::device::cuda::{DeviceBuffer, Graph, PinnedBuffer, Stream};
@@ -310,6 +310,17 @@ impl<T: Activation> CudaDecoder<T> {
             logits: results.from(self.boxes.as_flattened().len()),
             quality: results.from(results.len()),
         })
+    }
+
+    /// Queues copies of boxes and logits of the last frame.
+    ///
+    /// # Errors
+    /// `Argument` for a buffer of another length; `Device` for one of another stream, or when a copy
+    /// fails.
+    pub fn enqueue_outputs(&self, outputs: &mut QueryBuffers) -> Result<()> {
+        outputs.boxes.enqueue_copy_part(&self.results, 0, self.boxes.as_flattened().len())?;
+        let first = self.boxes.as_flattened().len();
+        outputs.logits.enqueue_copy_part(&self.results, first, self.logits.len())
     }
 
     /// Waits, then copies the content `[Q, C]` that the last block's feed-forward layers

@@ -4,7 +4,7 @@ mod steps;
 
 use std::sync::Arc;
 
-use super::super::{DecodedQueries, View, set_projections};
+use super::super::{CachedAnchors, DecodedQueries, View, set_projections};
 use super::{AnchorMemory, Network};
 use det_post_ops::view::attention::Workspace as AttentionWorkspace;
 use det_post_ops::view::layer_stack::Workspace as Layers;
@@ -110,6 +110,16 @@ impl CpuDecoder {
     /// Forgets the frames before.
     pub fn forget(&mut self) {
         self.memory.forget();
+    }
+
+    /// Replaces the memory.
+    ///
+    /// # Errors
+    /// `Argument` for another number of anchors or channels.
+    pub fn set_memory(&mut self, cached: &CachedAnchors) -> Result<()> {
+        cached.check(self.network.facts())?;
+        self.memory.set(cached);
+        Ok(())
     }
 
     /// Decodes a frame from its feature maps, with the motion since the frame before;

@@ -14,7 +14,7 @@ use self::encoder::Encoder;
 use self::rows::{BOX_LEN, Buffers, INTERVAL, Memory, SamplingRows, Start};
 use self::weights::DeviceBlock;
 use super::super::uploaded::Uploaded;
-use super::super::{STAGE, View, set_projections};
+use super::super::{CachedAnchors, QueryBuffers, STAGE, View, set_projections};
 use super::Network;
 use det_post_ops::decode::query::cuda::DeviceQueries;
 use det_post_ops::device::cuda::{DeviceBuffer, Stream};
@@ -249,6 +249,25 @@ impl<T: Activation> CudaDecoder<T> {
         })
     }
 
+    /// The facts.
+    pub fn facts(&self) -> &det_post_types::Sparse4d {
+        self.network.facts()
+    }
+
+    /// Queues copies of boxes, logits and quality of the last frame.
+    ///
+    /// # Errors
+    /// `Argument` for a buffer of another length; `Device` for one of another stream, or when a copy
+    /// fails.
+    pub fn enqueue_outputs(&self, outputs: &mut QueryBuffers) -> Result<()> {
+        outputs.boxes.enqueue_copy_part(self.boxes(), 0, self.boxes().len())?;
+        outputs.logits.enqueue_copy_part(&self.logits, 0, self.logits.len())?;
+        match &mut outputs.quality {
+            Some(quality) => quality.enqueue_copy_part(&self.quality, 0, self.quality.len()),
+            None => Ok(()),
+        }
+    }
+
     /// Waits, then copies boxes, class logits and, where the network has them, the logits of
     /// centreness and yawness: for tests.
     ///
@@ -267,8 +286,23 @@ impl<T: Activation> CudaDecoder<T> {
         Ok((self.memory.cached_rows.read()?, self.memory.confidence.read()?))
     }
 
+    /// Waits, then copies the memory; `None` if there was no frame before.
+    ///
+    /// # Errors
+    /// `Device` when earlier work or a copy fails.
+    pub fn memory(&self) -> Result<Option<CachedAnchors>> {
+        if self.memory.is_empty {
+            return Ok(None);
+        }
+        Ok(Some(CachedAnchors {
+            boxes: self.memory.anchors.read()?.as_chunks().0.to_vec(),
+            features: self.memory.features.read(self.network.facts().num_channels)?,
+            confidence: self.memory.confidence.read()?,
+        }))
+    }
+
     /// Replaces the memory by the features `[K, C]`, boxes and confidences of anchors, and waits:
-    /// for tests.
+    /// not for frames.
     ///
     /// # Errors
     /// `Argument` when there are more than the memory holds; `Device` when a copy fails.

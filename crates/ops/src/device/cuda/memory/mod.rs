@@ -320,6 +320,28 @@ impl<T: Plain> DeviceBuffer<T> {
         copied.map_err(|e| failed("queue a copy on the device", e))
     }
 
+    /// Queues a copy of `len` values of another buffer from `start` on to this one, which has as many.
+    ///
+    /// # Errors
+    /// `Argument` when the other has fewer values, or this one another number; `Device` when the other
+    /// belongs to another stream or the copy fails.
+    pub fn enqueue_copy_part(&mut self, source: &Self, start: usize, len: usize) -> Result<()> {
+        check_capacity("device", start.saturating_add(len), source.len)?;
+        if self.len != len {
+            let message = format!("{len} values for a buffer of {}", self.len);
+            return Err(Error::new(ErrorKind::Argument, "device", message));
+        }
+        self.stream.check_owns(&source.stream)?;
+        self.stream.bind()?;
+        let from = source.address + (start * size_of::<T>()) as u64;
+        // SAFETY: both allocations have these bytes (checked; an empty range has none) and stay until the
+        // stream's work is done.
+        let copied = unsafe {
+            result::memcpy_dtod_async(self.address, from, len * size_of::<T>(), self.stream.raw())
+        };
+        copied.map_err(|e| failed("queue a copy on the device", e))
+    }
+
     /// Queues a copy of values from the same places of another buffer.
     ///
     /// # Errors
