@@ -21,6 +21,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "det_post check yolo11n.onnx",
             "det_post check my.param.yaml -p camera.score_threshold:=0.4",
+            "det_post check --compare-precision drive --model yolo11n.onnx --topic /image_raw",
         ],
     ),
     (
