@@ -4,14 +4,16 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::fingerprint::{self, Fingerprint};
+use super::one_model::OneModel;
+use super::precision::PrecisionArguments;
 use super::ros_args::RosArguments;
-use super::{ConfigArguments, ExitStatus, one_model, stdout};
+use super::{ConfigArguments, ExitStatus, one_model, precision, stdout};
 use crate::config::{
     CameraConfig, ChannelKind, EncoderFacts, LidarConfig, describe_file, fitting_heads,
 };
 use crate::detectors::image2d::describe_cut;
 use crate::detectors::voxels;
-use det_post_infer::dense::{Network, Precision, Table};
+use det_post_infer::dense::{Network, Precision, Precisions, Table};
 use det_post_infer::efficient_nms::EfficientNms;
 use det_post_infer::metadata::Metadata;
 use det_post_infer::sparse::{self, Plan};
@@ -28,15 +30,17 @@ pub(super) struct CheckArguments {
     config_files: Vec<PathBuf>,
     /// Prints the effective configuration as JSON, with the hashes of its files and a key that
     /// changes when either does.
+    /// With --compare-precision, what it found.
     #[arg(long, conflicts_with = "encoder")]
     json: bool,
     /// A sparse encoder (scn or Autoware's ONNX): lists its levels, steps and memory.
     #[arg(long, value_name = "ONNX")]
     encoder: Option<PathBuf>,
     /// A network, an ONNX file: prints the parameter file that is equivalent to `replay --model`.
-    #[arg(long, value_name = "ONNX", conflicts_with_all = ["encoder", "json"])]
+    #[arg(long, value_name = "ONNX", conflicts_with = "encoder")]
     model: Option<PathBuf>,
-    /// The topic of that channel [default: /camera/image_raw].
+    /// The topic of that channel. The default is /camera/image_raw; with --compare-precision, the
+    /// only topic of images.
     #[arg(long, value_name = "TOPIC", requires = "model")]
     topic: Option<String>,
     /// A network, an ONNX file: lists the steps in which the engine cuda runs it, or names the first node that
@@ -46,6 +50,11 @@ pub(super) struct CheckArguments {
     /// Lengths of the network's first input, such as 1,3,640,640; a dynamic first length is 1.
     #[arg(long, value_name = "LENGTHS", value_delimiter = ',', requires = "network")]
     input_shape: Vec<usize>,
+    /// Layers of the network that keep 32-bit floats, as `engine.keep_f32` names them.
+    #[arg(long, value_name = "LAYERS", value_delimiter = ',', requires = "network")]
+    keep_f32: Vec<String>,
+    #[command(flatten)]
+    precision: PrecisionArguments,
     /// Voxels of a frame that the listed capacities are for.
     #[arg(long, value_name = "VOXELS", default_value_t = 160_000, requires = "encoder")]
     voxel_capacity: usize,
@@ -62,13 +71,23 @@ pub(super) fn check(arguments: &CheckArguments, ros: &RosArguments) -> Result<Ex
         }
     }
     if let Some(network) = &arguments.network {
-        stdout::print(&steps_of(network, &arguments.input_shape)?)?;
+        stdout::print(&steps_of(network, &arguments.input_shape, &arguments.keep_f32)?)?;
         if arguments.config.files.is_empty() && ros.sources.is_empty() {
             return Ok(ExitStatus::Done);
         }
     }
     let ConfigArguments { files, overrides, like } = &arguments.config;
     let files = &[&files[..], &arguments.config_files].concat();
+    if let Some(recording) = arguments.precision.recording() {
+        let model = OneModel::of(arguments.model.as_deref(), arguments.topic.as_deref());
+        let all = [model.overrides(recording)?, overrides.clone()].concat();
+        let config = like.load(files, &all, ros).map_err(|e| model.with_name(e, overrides))?;
+        return precision::compare(&arguments.precision, recording, &config, arguments.json);
+    }
+    if arguments.json && arguments.model.is_some() {
+        let message = "--json with --model needs --compare-precision: a parameter file is YAML";
+        return Err(Error::new(ErrorKind::Usage, "arguments", message));
+    }
     if let [file] = &files[..]
         && let Some(text) = described(file)?
     {
@@ -291,7 +310,7 @@ const GIGABYTES_PER_SECOND: f64 = 4800.0;
 const TERAFLOPS: f64 = 990.0;
 
 /// The steps in which the engine cuda runs a network.
-fn steps_of(path: &Path, input_shape: &[usize]) -> Result<String> {
+fn steps_of(path: &Path, input_shape: &[usize], keep_f32: &[String]) -> Result<String> {
     let failed = |message: String| Error::new(ErrorKind::Model, "check", message);
     let has_shape = std::cell::Cell::new(!input_shape.is_empty());
     let shape_of = |input: &TensorSpec| {
@@ -311,7 +330,8 @@ fn steps_of(path: &Path, input_shape: &[usize]) -> Result<String> {
             },
         )
     };
-    let network = Network::of_file(path, Precision::F16, &shape_of).map_err(|error| {
+    let precisions = Precisions { others: Precision::F16, keep_f32 };
+    let network = Network::of_file(path, precisions, &shape_of).map_err(|error| {
         let message = format!("{}: {}", path.display(), error.message());
         Error::new(error.kind(), error.stage(), message)
     })?;

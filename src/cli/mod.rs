@@ -24,6 +24,7 @@ mod observe;
 mod one_model;
 mod open_files;
 mod outputs;
+mod precision;
 mod progress;
 mod replay;
 mod ros_args;

@@ -20,6 +20,11 @@ pub(super) struct OneModel {
 }
 
 impl OneModel {
+    /// A network and its topic, as a command gives them.
+    pub(super) fn of(model: Option<&Path>, topic: Option<&str>) -> Self {
+        Self { model: model.map(Path::to_owned), topic: topic.map(str::to_owned) }
+    }
+
     /// The parameters that a channel of this network has, as overrides ahead of others.
     ///
     /// # Errors

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use super::declaration::Change::Fixed;
 use super::paths::PathUse::{Library, Read};
 use super::reader::Reader;
-use super::value::{flag, integer, one_of, path, text, usage};
+use super::value::Length::OneOrMore;
+use super::value::{flag, integer, list, one_of, path, text, usage};
 use det_post_types::{DeviceChoice, EngineKind, EngineOptions, GpuEngineOptions, Provider};
 
 const KINDS: &[(&str, EngineKind)] = &[
@@ -99,6 +100,7 @@ fn options(p: &mut Reader<'_>, kind: EngineKind) -> EngineOptions {
         ))
         .filter(|&threads| threads > 0),
         gpu: gpu(p),
+        study: None,
     }
 }
 
@@ -144,6 +146,15 @@ fn gpu(p: &mut Reader<'_>) -> GpuEngineOptions {
             "Whether a GPU computes in 16-bit floats. `cuda`: convolutions and layers between them, \
              converted at the start. `tensorrt`: what TensorRT chooses.",
         ),
+        keep_f32: p
+            .optional(
+                "engine.keep_f32",
+                Fixed,
+                list(text(), OneOrMore),
+                "none",
+                "Nodes that `cuda` computes in 32-bit floats: names or prefixes.",
+            )
+            .unwrap_or_default(),
         cache_folder: p
             .optional(
                 "engine.cache_folder",
@@ -191,6 +202,14 @@ pub(super) fn check_engine(p: &mut Reader<'_>, engine: &EngineOptions, device: D
     if gpu.fp16 && (is_on_cpu || *kind == EngineKind::Rten) {
         let allowed = "false; or ONNX Runtime (engine.kind) on a GPU (device, engine.provider)";
         p.conflict(&["engine.fp16", "device"], "true", allowed);
+    }
+    if !gpu.keep_f32.is_empty() && !matches!(kind, EngineKind::Auto | EngineKind::Cuda) {
+        let found = format!("{:?}", gpu.keep_f32);
+        p.conflict(&["engine.keep_f32", "engine.kind"], found, "none; or the engines auto, cuda");
+    }
+    if !gpu.keep_f32.is_empty() && gpu.provider != Provider::Auto {
+        let found = format!("{:?}", gpu.keep_f32);
+        p.conflict(&["engine.keep_f32", "engine.provider"], found, "none; or the provider auto");
     }
     if let Some(folder) = &gpu.cache_folder
         && gpu.provider != Provider::TensorRt

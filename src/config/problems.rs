@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use indexmap::IndexMap;
 
+use det_post_types::text::edit_distance;
 use det_post_types::{Error, ErrorKind, Result};
 
 /// Maximum number of ignored keys that the warning of a file names.
@@ -183,20 +184,6 @@ pub(super) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) 
 /// Whether a word differs from a name in one or two letters.
 pub(super) fn is_misspelling(word: &str, name: &str) -> bool {
     word.len().abs_diff(name.len()) <= 2 && (1..=2).contains(&edit_distance(word, name))
-}
-
-/// Levenshtein distance in bytes.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, byte_a) in a.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, byte_b) in b.bytes().enumerate() {
-            let replaced = diagonal + usize::from(byte_a != byte_b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

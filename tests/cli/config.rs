@@ -256,9 +256,38 @@ fn a_channel_says_where_and_how_it_runs() {
         channels_last: Usage::Never,
         tf32: false,
         fp16: true,
+        keep_f32: Vec::new(),
         cache_folder: Some("/var/cache/det_post".into()),
     };
     assert_eq!(camera.engine.gpu, gpu);
+}
+
+#[test]
+fn layers_that_keep_32_bit_floats_are_a_list_of_the_engine_cuda() {
+    let base: Vec<&str> = CAMERA.to_vec();
+    for (more, expected) in [
+        (&[][..], &[][..]),
+        (&["camera.engine.keep_f32:=[]"], &[]),
+        (&["camera.engine.keep_f32:=/model.22"], &["/model.22"]),
+        (&["camera.engine.keep_f32:=[a, b]", "camera.engine.kind:=cuda"], &["a", "b"]),
+    ] {
+        let config = load_overrides(&base, more).unwrap();
+        let ChannelKind::Camera(camera) = &config.channels[0].kind else { panic!() };
+        assert_eq!(camera.engine.gpu.keep_f32, expected, "{more:?}");
+        let alone = Config::parse(&config.channels[0].to_yaml()).unwrap();
+        assert_eq!(alone.channels[0].kind, config.channels[0].kind);
+    }
+    for (more, words) in [
+        (&["camera.engine.keep_f32:=[1]"][..], "camera.engine.keep_f32: found [1]"),
+        (
+            &["camera.engine.keep_f32:=[a]", "camera.engine.kind:=onnxruntime"],
+            "the engines auto, cuda",
+        ),
+        (&["camera.engine.keep_f32:=[a]", "camera.engine.provider:=cpu"], "the provider auto"),
+    ] {
+        let error = load_overrides(&base, more).unwrap_err();
+        assert!(error.message().contains(words), "{more:?}: {error}");
+    }
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod launch;
 mod observe;
 mod outputs;
 mod page;
+mod precision;
 mod sample;
 mod simulate;
 mod surround_config;

@@ -60,7 +60,7 @@ pub type Outputs<'a> = dyn Fn(usize) -> Result<TensorView<'a>> + 'a;
 const MAX_LAYER_BYTES: u64 = 512 << 20;
 
 /// Loads a network into the engine that the options select, and logs the engine and the
-/// reason.
+/// reason. With a study it runs in dense layers on the CPU, slowly.
 ///
 /// [`EngineKind::Auto`] never falls back: a configured library of ONNX Runtime that
 /// cannot be loaded is an error.
@@ -72,6 +72,13 @@ pub fn load(model: &Path, options: &EngineOptions) -> Result<Box<dyn Engine>> {
     if options.kind == EngineKind::External {
         let message = "the engine external runs no network: its tensors are received";
         return Err(Error::new(ErrorKind::Model, STAGE, message));
+    }
+    // Names of layers are right on every device.
+    let [options] = &dense::options_of_networks(options, [model])?;
+    if let Some(study) = &options.study {
+        let engine = dense::StudiedEngine::load(model, options, study)?;
+        tracing::info!("model {} in {}: its layers are studied", model.display(), engine.name());
+        return Ok(Box::new(engine));
     }
     if options.kind == EngineKind::Cuda {
         let message = "the engine cuda runs networks on a GPU, and this channel runs on the CPU: set device to \

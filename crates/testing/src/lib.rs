@@ -20,6 +20,7 @@ pub mod images;
 pub mod jpeg;
 pub mod npz;
 pub mod onnx;
+pub mod precision_networks;
 pub mod random;
 pub mod require;
 pub mod shared_data;

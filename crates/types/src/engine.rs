@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::device::Usage;
+use super::layer_study::LayerStudy;
 
 /// The engines, and the choice between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,8 +32,11 @@ pub struct EngineOptions {
     pub library: Option<PathBuf>,
     /// Threads the engine may use for one run; `None` leaves it to the engine.
     pub threads: Option<usize>,
-    /// Options on a GPU; ignored on the CPU.
+    /// Options on a GPU; ignored on the CPU, unless there is a study.
     pub gpu: GpuEngineOptions,
+    /// Where to write down what the layers of the network write, frame by frame. The network then
+    /// runs in dense layers of our own on every device, one step after another.
+    pub study: Option<LayerStudy>,
 }
 
 /// What runs a network for a channel on a GPU.
@@ -86,6 +90,10 @@ pub struct GpuEngineOptions {
     /// Whether convolutions and what lies between them run in 16-bit floats: converted as
     /// `det_post_infer::fp16` does, or as TensorRT chooses.
     pub fp16: bool,
+    /// Layers of [`EngineKind::Cuda`] that keep 32-bit floats where the others have 16: names of nodes
+    /// of the file, or prefixes of names that end where a word does. So do the convolutions and
+    /// products that read what they write.
+    pub keep_f32: Vec<String>,
     /// Where TensorRT keeps the engines it builds; `None` builds at every start.
     pub cache_folder: Option<PathBuf>,
 }
@@ -98,6 +106,7 @@ impl Default for GpuEngineOptions {
             channels_last: Usage::default(),
             tf32: true,
             fp16: false,
+            keep_f32: Vec::new(),
             cache_folder: None,
         }
     }

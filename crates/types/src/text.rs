@@ -90,6 +90,20 @@ impl Write for Shown<'_> {
     }
 }
 
+/// Levenshtein distance in bytes.
+pub fn edit_distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, byte_a) in a.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, byte_b) in b.bytes().enumerate() {
+            let replaced = diagonal + usize::from(byte_a != byte_b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
 /// The text as it is shown: unchanged and without a copy if it is safe.
 pub fn shown(text: String, line_breaks: LineBreaks) -> String {
     let is_kept = |char| char == '\n' && line_breaks == LineBreaks::Kept;

@@ -4,6 +4,7 @@ use super::{PillarEncoder, map_dims, pillar_facts};
 use crate::config::LidarConfig;
 use crate::detectors::frame_stream::{FrameInProgress, add_copies};
 use crate::detectors::lidar::{self, DeviceMapEncoder, EncoderIo, load_network, voxelize_params};
+use det_post_infer::dense::options_of_networks;
 use det_post_infer::device::DeviceEngine;
 use det_post_ops::cloud::pillar_features::cuda::Workspace as Features;
 use det_post_ops::cloud::scatter::cuda::Workspace as Scatter;
@@ -20,11 +21,12 @@ impl CudaDetector {
     /// # Errors
     /// As [`super::open`].
     pub fn load(config: &LidarConfig, stream: &Stream) -> Result<Self> {
-        let (path, options) = (&config.encoder_path, &config.engine);
-        let encoder = DeviceEngine::load(path, options, stream, |input| {
+        let paths = [&*config.encoder_path, &*config.model_path];
+        let [of_encoder, of_engine] = options_of_networks(&config.engine, paths)?;
+        let encoder = DeviceEngine::load(paths[0], &of_encoder, stream, |input| {
             PillarEncoder::input_shape(config, input).map(Vec::from)
         })?;
-        let engine = load_network(config, stream, &map_dims(config))?;
+        let engine = load_network(paths[1], &of_engine, stream, &map_dims(config))?;
         Self::new(config, stream, encoder, engine)
     }
 

@@ -17,6 +17,7 @@ pub use encoder::PillarEncoder;
 use super::Detector;
 use crate::config::{EncoderFacts, LidarConfig, PillarFacts};
 use det_post_infer::ExpectedDim::{self, Any, Exactly};
+use det_post_infer::dense::options_of_networks;
 use det_post_ops::device::Device;
 use det_post_types::{Error, ErrorKind, Result};
 
@@ -30,8 +31,10 @@ use det_post_types::{Error, ErrorKind, Result};
 pub fn open(config: &LidarConfig, device: &Device) -> Result<Box<dyn Detector>> {
     Ok(match device {
         Device::Cpu => {
-            let encoder = det_post_infer::load(&config.encoder_path, &config.engine)?;
-            let engine = det_post_infer::load(&config.model_path, &config.engine)?;
+            let paths = [&*config.encoder_path, &*config.model_path];
+            let options = options_of_networks(&config.engine, paths)?;
+            let encoder = det_post_infer::load(paths[0], &options[0])?;
+            let engine = det_post_infer::load(paths[1], &options[1])?;
             Box::new(CpuDetector::new(config, encoder, engine)?)
         }
         #[cfg(feature = "cuda")]

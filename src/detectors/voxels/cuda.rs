@@ -22,7 +22,7 @@ impl CudaDetector {
     /// # Errors
     /// As [`super::open`].
     pub fn load(config: &LidarConfig, plan: Plan, stream: &Stream) -> Result<Self> {
-        let engine = load_network(config, stream, &map_dims(&plan))?;
+        let engine = load_network(&config.model_path, &config.engine, stream, &map_dims(&plan))?;
         Self::new(config, plan, stream, engine)
     }
 

@@ -7,7 +7,7 @@ use det_post_ops::dense::{Region, Window};
 use half::f16;
 
 use super::plan::Role;
-use super::{Network, Precision, STAGE, run};
+use super::{Network, Precisions, STAGE, Study, run};
 use crate::Engine;
 use det_post_types::{ElementType, Error, ErrorKind, Result, TensorSpec, TensorValues, TensorView};
 
@@ -24,6 +24,7 @@ pub struct DenseEngine {
     arena: HostArena,
     outputs: Vec<Option<Output>>,
     name: String,
+    study: Option<Study>,
 }
 
 impl DenseEngine {
@@ -31,9 +32,9 @@ impl DenseEngine {
     ///
     /// # Errors
     /// `Model` when the file cannot be read or the network is not covered.
-    pub fn load(
+    pub fn load<'a>(
         path: &Path,
-        precision: Precision,
+        precision: impl Into<Precisions<'a>>,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
         Self::new(Network::of_file(path, precision, shape_of)?)
@@ -46,7 +47,18 @@ impl DenseEngine {
     pub fn new(network: Network) -> Result<Self> {
         let arena = run::arena(&network.plan)?;
         let outputs = network.outputs.iter().map(|_| None).collect();
-        Ok(Self { network, arena, outputs, name: "dense layers on the CPU".to_owned() })
+        Ok(Self {
+            network,
+            arena,
+            outputs,
+            name: "dense layers on the CPU".to_owned(),
+            study: None,
+        })
+    }
+
+    /// Writes down what every step of every run writes.
+    pub(super) fn with_study(self, study: Study) -> Self {
+        Self { study: Some(study), ..self }
     }
 
     /// The network.
@@ -115,9 +127,12 @@ impl Engine for DenseEngine {
             return Err(failed(format!("inputs of {found:?}; {shapes:?} are laid out")));
         }
         self.write_inputs(inputs)?;
-        for step in self.network.plan.steps() {
+        for (at, step) in self.network.plan.steps().iter().enumerate() {
             run::step(&mut self.arena, step)
                 .map_err(|cause| failed(format!("{} failed", step.name)).with_source(cause))?;
+            if let Some(study) = &self.study {
+                study.see(at, |target| self.arena.read(target))?;
+            }
         }
         self.read_outputs()
     }

@@ -12,15 +12,17 @@ mod passes;
 mod plan;
 mod program;
 mod run;
+mod study;
 mod table;
 
 pub use engine::DenseEngine;
-pub use plan::{Buffer, Cost, Job, Kind, Plan, Precision, Role, Step};
+pub use plan::{Buffer, Cost, Job, Kind, Plan, Precision, Precisions, Role, Step};
+pub(crate) use study::{StudiedEngine, Study};
 pub use table::Table;
 
 use std::path::Path;
 
-use det_post_types::{Error, ErrorKind, Result, TensorSpec};
+use det_post_types::{EngineOptions, Error, ErrorKind, Result, TensorSpec};
 
 /// The stage of errors.
 const STAGE: &str = "dense";
@@ -46,34 +48,29 @@ impl Network {
     ///
     /// # Errors
     /// `Model` when the file cannot be read; the errors of [`Self::new`].
-    pub fn of_file(
+    pub fn of_file<'a>(
         path: &Path,
-        precision: Precision,
+        precision: impl Into<Precisions<'a>>,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
-        crate::check_file(path)?;
-        let unreadable = |cause: std::io::Error| {
-            error(format!("cannot read the model {}", path.display())).with_source(cause)
-        };
-        let bytes = match crate::target_sizes::adapted(path)? {
-            Some(bytes) => bytes,
-            None => std::fs::read(path).map_err(unreadable)?,
-        };
-        Self::new(&bytes, precision, shape_of)
+        Self::new(&bytes_of(path)?, precision, shape_of)
     }
 
     /// Reads an ONNX file and lays it out for inputs of the shapes that `shape_of` gives.
     ///
     /// # Errors
     /// `Model` when the file is not of the format, and for the first node that is not covered: the message names its
-    /// operator and name, and says why; the errors of `shape_of`.
-    pub fn new(
+    /// operator and name, and says why; for a name of a layer to keep that the file does not have, with the nearest
+    /// ones, or that is part of no step; the errors of `shape_of`.
+    pub fn new<'a>(
         bytes: &[u8],
-        precision: Precision,
+        precision: impl Into<Precisions<'a>>,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
-        let (mut graph, origin) = graph::import(bytes, shape_of)?;
+        let Precisions { others: precision, keep_f32 } = precision.into();
+        let (mut graph, origin) = graph::import(bytes, keep_f32, shape_of)?;
         passes::run(&mut graph);
+        check_kept(&graph, keep_f32)?;
         let elements = |specs: &[TensorSpec]| {
             specs
                 .iter()
@@ -92,6 +89,53 @@ impl Network {
             output_shapes,
             plan,
         })
+    }
+}
+
+/// The options of each of the networks of a channel: each has the entries of
+/// [`GpuEngineOptions::keep_f32`](det_post_types::GpuEngineOptions::keep_f32) that name its layers. Files are read only where there are
+/// any.
+///
+/// # Errors
+/// `Model` when a network cannot be read, and for an entry that names no layer of any, with the nearest.
+pub fn options_of_networks<const N: usize>(
+    options: &EngineOptions,
+    networks: [&Path; N],
+) -> Result<[EngineOptions; N]> {
+    let mut all = std::array::from_fn(|_| options.clone());
+    if !options.gpu.keep_f32.is_empty() {
+        let bytes = networks.iter().map(|path| bytes_of(path)).collect::<Result<Vec<_>>>()?;
+        let lists = graph::divided(&options.gpu.keep_f32, &bytes)?;
+        all.iter_mut().zip(lists).for_each(|(options, list)| options.gpu.keep_f32 = list);
+    }
+    Ok(all)
+}
+
+/// The bytes of a network as it is laid out.
+fn bytes_of(path: &Path) -> Result<Vec<u8>> {
+    crate::check_file(path)?;
+    let unreadable = |cause: std::io::Error| {
+        error(format!("cannot read the model {}", path.display())).with_source(cause)
+    };
+    match crate::target_sizes::adapted(path)? {
+        Some(bytes) => Ok(bytes),
+        None => std::fs::read(path).map_err(unreadable),
+    }
+}
+
+/// Refuses entries of a list of kept layers that no node was made of.
+fn check_kept(graph: &graph::Graph, keep_f32: &[String]) -> Result<()> {
+    let mut is_there = vec![false; keep_f32.len()];
+    for at in graph.nodes.iter().flat_map(|node| node.layer.kept_by()) {
+        is_there[at] = true;
+    }
+    match is_there.iter().position(|is_there| !is_there) {
+        None => Ok(()),
+        Some(at) => refuse(format!(
+            "engine.keep_f32: {:?} is part of no step: its result is a constant, or another layer computes it; \
+             `det_post check --network FILE` lists the steps",
+            keep_f32[at]
+        )),
     }
 }
 

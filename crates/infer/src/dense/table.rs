@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Network;
+use super::{Buffer, Network, Step};
 
 /// What a GPU can do, for the floor of a step.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +13,19 @@ pub struct Table<'a> {
     pub gigabytes_per_second: f64,
     /// Operations of products in a picosecond.
     pub teraflops: f64,
+}
+
+/// The elements that a step writes, `f16 f32` where it writes several kinds.
+fn stored(step: &Step, buffers: &[Buffer]) -> String {
+    let targets = step.kind.targets();
+    let mut elements: Vec<String> = targets
+        .iter()
+        .filter_map(|target| buffers.get(target.buffer))
+        .map(|buffer| buffer.element.to_string())
+        .collect();
+    elements.sort();
+    elements.dedup();
+    elements.join(" ")
 }
 
 /// The shortest time of a kernel in a recorded graph, in microseconds.
@@ -35,8 +48,8 @@ impl fmt::Display for Table<'_> {
         let plan = &self.network.plan;
         writeln!(
             f,
-            "{:>4} {:12} {:20} {:>10} {:>10} {:>7}  layer",
-            "step", "kernel", "shape", "KB", "MFLOP", "us"
+            "{:>4} {:12} {:20} {:8} {:6} {:>10} {:>10} {:>7}  layer",
+            "step", "kernel", "shape", "products", "stored", "KB", "MFLOP", "us"
         )?;
         let (mut bytes, mut flop, mut floor) = (0, 0, 0.0);
         for (at, step) in plan.steps().iter().enumerate() {
@@ -46,9 +59,11 @@ impl fmt::Display for Table<'_> {
             (bytes, flop, floor) = (bytes + cost.bytes, flop + cost.flop, floor + least);
             let (kb, mflop) = (cost.bytes as f64 / 1e3, cost.flop as f64 / 1e6);
             let (kernel, name) = (step.kind.shown(), &step.name);
+            let products = step.kind.products().map_or("-".to_owned(), |of| of.to_string());
+            let stored = stored(step, plan.buffers());
             writeln!(
                 f,
-                "{at:>4} {kernel:12} {shape:20} {kb:>10.1} {mflop:>10.1} {least:>7.2}  {name}"
+                "{at:>4} {kernel:12} {shape:20} {products:8} {stored:6} {kb:>10.1} {mflop:>10.1} {least:>7.2}  {name}"
             )?;
         }
         let (kb, mflop) = (bytes as f64 / 1e3, flop as f64 / 1e6);

@@ -6,7 +6,7 @@ use super::dense::DenseRunner;
 use super::host::{HostRunner, NumBytes};
 use super::network::{Network, failed, model_error};
 use super::onnx_runtime::{self, OrtRunner};
-use crate::dense::Precision;
+use crate::dense::{Precisions, Study};
 use crate::{Choice, LIBRARY_VARIABLE, OrtEngine, RtenEngine, choose};
 use det_post_ops::device::cuda::Stream;
 use det_post_types::{EngineKind, EngineOptions, Error, ErrorKind, Provider, Result, TensorSpec};
@@ -136,10 +136,13 @@ fn dense(
     if *kind != EngineKind::Cuda && !is_choice_open {
         return Ok(None);
     }
-    let precision = if gpu.fp16 || gpu.tf32 { Precision::F16 } else { Precision::F32 };
     let (path, device) = (model.display(), stream.device());
-    match DenseRunner::load(model, precision, stream, shape_of) {
-        Ok((runner, network)) => {
+    match DenseRunner::load(model, Precisions::from(gpu), stream, shape_of) {
+        Ok((mut runner, network)) => {
+            if let Some(study) = &options.study {
+                let name = format!("{} ({device})", network.name);
+                runner.begin_study(Study::begin(study, model, &name, runner.network()));
+            }
             let reason = match kind {
                 EngineKind::Cuda => "the options ask for cuda",
                 _ => "every node is covered",
@@ -147,7 +150,8 @@ fn dense(
             tracing::info!("model {path} for {device} on {}: {reason}", network.name);
             Ok(Some((Runner::Dense(Box::new(runner)), network)))
         }
-        Err(error) if is_choice_open && !has_failed(&error) => {
+        // No other engine keeps layers.
+        Err(error) if is_choice_open && gpu.keep_f32.is_empty() && !has_failed(&error) => {
             tracing::info!(
                 "model {path} does not run in dense layers on {device}: {}",
                 error.message()

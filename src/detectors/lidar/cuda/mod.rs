@@ -8,6 +8,8 @@
 mod postprocess;
 mod sweeps;
 
+use std::path::Path;
+
 use postprocess::{Limits, Network, Postprocess};
 use sweeps::{Clouds, MergedPoints};
 
@@ -24,7 +26,7 @@ use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, InPlaceUploads, Str
 use det_post_ops::device::{Device, PayloadMemory};
 use det_post_ops::shared::DeviceCounters;
 use det_post_types::{
-    Detection3d, Detections, Error, ErrorKind, FrameReport, Result, Stage, Transfer,
+    Detection3d, Detections, EngineOptions, Error, ErrorKind, FrameReport, Result, Stage, Transfer,
 };
 
 /// The timed stages before the encoder, and those after it, in order.
@@ -110,11 +112,12 @@ struct Shared<E> {
 /// # Errors
 /// As [`DeviceEngine::load`].
 pub(in crate::detectors) fn load_network(
-    config: &LidarConfig,
+    path: &Path,
+    options: &EngineOptions,
     stream: &Stream,
     map_dims: &[ExpectedDim; 4],
 ) -> Result<DeviceEngine> {
-    DeviceEngine::load(&config.model_path, &config.engine, stream, |input| {
+    DeviceEngine::load(path, options, stream, |input| {
         LidarHead::input_shape(map_dims, input).map(Vec::from)
     })
 }

@@ -15,6 +15,7 @@ use crate::detectors::surround::matrices::RigMatrices;
 #[cfg(feature = "cuda")]
 use crate::detectors::{frame_stream::add_copies, surround::Step};
 use det_post_infer::Engine;
+use det_post_infer::dense::options_of_networks;
 #[cfg(feature = "cuda")]
 use det_post_infer::device::{DeviceEngine, fixed_shape};
 use det_post_ops::decode::streampetr::{StreamPetrOutputs, decode_streampetr};
@@ -88,6 +89,11 @@ impl<'a> StreamPetrFamily<'a> {
         })
     }
 
+    /// Of the backbone, the position embedding and the head.
+    fn paths(&self) -> [&Path; 3] {
+        [&self.config.model_path, self.position_embedding_path, self.head_path]
+    }
+
     fn decoder<N>(&self, network: N, features: usize, lengths: Lengths) -> StreamPetrDecoder<N> {
         let params = self.config.streampetr_decode(lengths.channels_last);
         StreamPetrDecoder { network, features, params, embedded: None }
@@ -96,21 +102,25 @@ impl<'a> StreamPetrFamily<'a> {
 
 impl Family for StreamPetrFamily<'_> {
     fn load_on_cpu(&self) -> Result<Networks<dyn Engine>> {
-        let load = |path| det_post_infer::load(path, &self.config.engine);
-        let [position, head] = [load(self.position_embedding_path)?, load(self.head_path)?];
-        self.on_cpu(load(&self.config.model_path)?, position, head)
+        let paths = self.paths();
+        let options = options_of_networks(&self.config.engine, paths)?;
+        let load = |at: usize| det_post_infer::load(paths[at], &options[at]);
+        let [position, head] = [load(1)?, load(2)?];
+        self.on_cpu(load(0)?, position, head)
     }
 
     #[cfg(feature = "cuda")]
     fn load_on_gpu(&self, stream: &Stream) -> Result<Networks<DeviceEngine>> {
         let config = self.config;
-        let load = |path| DeviceEngine::load(path, &config.engine, stream, fixed_shape);
-        let backbone = load(&config.model_path)?;
+        let paths = self.paths();
+        let options = options_of_networks(&config.engine, paths)?;
+        let load = |at: usize| DeviceEngine::load(paths[at], &options[at], stream, fixed_shape);
+        let backbone = load(0)?;
         let network = DeviceStreamPetr::new(
             stream,
             Specs { inputs: backbone.inputs(), outputs: backbone.outputs() },
-            det_post_infer::load(self.position_embedding_path, &config.engine)?,
-            load(self.head_path)?,
+            det_post_infer::load(paths[1], &options[1])?,
+            load(2)?,
             config.facts.class_names.len(),
             StatedImages::of(&config.facts),
         )?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Data, Graph, Id};
+use super::{Data, Graph, Id, Layer};
 use crate::onnx::{AttributeValue, Node};
 
 /// Why a node is not covered.
@@ -11,8 +11,8 @@ pub(super) type Reason = String;
 /// A node of the file while it is imported.
 pub(super) struct Place<'n, 'a> {
     pub(super) node: &'n Node<'a>,
-    /// Operator and name.
-    pub(super) shown: Arc<str>,
+    /// Operator, name, and whether it keeps 32-bit floats.
+    pub(super) layer: Layer,
     /// `None` where an input is left out.
     pub(super) inputs: Vec<Option<Id>>,
     /// The version of ONNX's own operator set.

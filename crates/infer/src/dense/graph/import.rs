@@ -1,10 +1,10 @@
 //! From a file to a [`Graph`].
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use super::attributes::{Place, Reason};
 use super::importer::{Importer, checked};
+use super::layer::{Kept, Layer};
 use super::{
     Element, Graph, Id, Value, casts, constants, convolutions, elementwise, indexing, products,
     reductions, resizing, views,
@@ -29,13 +29,15 @@ pub(in super::super) struct Origin {
     pub(in super::super) outputs: Vec<TensorSpec>,
 }
 
-/// Reads a network whose inputs have the shapes that `shape_of` gives.
+/// Reads a network whose inputs have the shapes that `shape_of` gives. Layers that `keep_f32` names, by name or prefix,
+/// are marked.
 ///
 /// # Errors
-/// `Model` when the file is not of the format, and for the first node that is not covered, which the message names; the
-/// errors of `shape_of`.
+/// `Model` when the file is not of the format, for a name of `keep_f32` that no node has, and for the first node that is
+/// not covered, which the message names; the errors of `shape_of`.
 pub(in super::super) fn import(
     bytes: &[u8],
+    keep_f32: &[String],
     shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
 ) -> Result<(Graph, Origin)> {
     let model = Model::parse(bytes)?;
@@ -47,6 +49,7 @@ pub(in super::super) fn import(
     if !(OLDEST_SET..=NEWEST_SET).contains(&set) {
         return refuse(format!("operator set {set}: sets {OLDEST_SET} to {NEWEST_SET} are read"));
     }
+    let kept = Kept::new(keep_f32, &file.nodes)?;
     let mut importer = Importer { graph: Graph::default(), ids: HashMap::new(), num_computed: 0 };
     let mut origin = Origin::default();
     for input in &file.inputs {
@@ -58,8 +61,7 @@ pub(in super::super) fn import(
         importer.name(tensor.name, value);
     }
     for node in &file.nodes {
-        let shown: Arc<str> = node.to_string().into();
-        let place = importer.place(node, shown.clone(), set);
+        let place = importer.place(node, kept.layer(node), set);
         let outputs = place.and_then(|place| {
             let outputs = importer.node_of(&place)?;
             let num = node.outputs.iter().rposition(|name| !name.is_empty()).map_or(0, |at| at + 1);
@@ -68,7 +70,7 @@ pub(in super::super) fn import(
                 false => Ok(outputs),
             }
         });
-        let outputs = outputs.or_else(|reason| refuse(format!("{shown}: {reason}")))?;
+        let outputs = outputs.or_else(|reason| refuse(format!("{node}: {reason}")))?;
         for (&name, id) in node.outputs.iter().zip(outputs) {
             if !name.is_empty() {
                 importer.ids.insert(name, id);
@@ -83,6 +85,36 @@ pub(in super::super) fn import(
         origin.outputs.push(importer.output_spec(output, id));
     }
     Ok((importer.graph, origin))
+}
+
+/// Inputs and outputs of a file.
+///
+/// # Errors
+/// `Model` when it is not of the format.
+pub(in super::super) fn tensors(bytes: &[u8]) -> Result<(Vec<TensorSpec>, Vec<TensorSpec>)> {
+    let model = Model::parse(bytes)?;
+    let inputs = model.graph.inputs.iter().map(spec_of).collect();
+    // As the engine gives them.
+    let output = |output: &ValueInfo<'_>| match output.data_type {
+        Some(DataType::I64) => TensorSpec { element: Some(ElementType::I32), ..spec_of(output) },
+        _ => spec_of(output),
+    };
+    Ok((inputs, model.graph.outputs.iter().map(output).collect()))
+}
+
+/// The name, the type where it is one of ours, and the dimensions of the file.
+fn spec_of(value: &ValueInfo<'_>) -> TensorSpec {
+    let element = match value.data_type {
+        Some(DataType::F32) => Some(ElementType::F32),
+        Some(DataType::F16) => Some(ElementType::F16),
+        _ => None,
+    };
+    let dim = |dim: &Option<i64>| match dim.and_then(|dim| usize::try_from(dim).ok()) {
+        Some(length) => Dim::Fixed(length),
+        None => Dim::Dynamic,
+    };
+    let shape = value.shape.as_ref().map(|dims| dims.iter().map(dim).collect());
+    TensorSpec { name: value.name.to_owned(), element, shape }
 }
 
 fn named_error(tensor: &Tensor<'_>, reason: &str) -> det_post_types::Error {
@@ -101,20 +133,11 @@ impl<'a> Importer<'a> {
         input: &ValueInfo<'a>,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<TensorSpec> {
-        let element = match input.data_type {
-            Some(DataType::F32) => ElementType::F32,
-            Some(DataType::F16) => ElementType::F16,
-            other => {
-                let found = other.map_or("of no type".into(), |of| of.to_string());
-                return refuse(format!("input {} is {found}; f32 and f16 are taken", input.name));
-            }
-        };
-        let dim = |dim: &Option<i64>| match dim.and_then(|dim| usize::try_from(dim).ok()) {
-            Some(length) => Dim::Fixed(length),
-            None => Dim::Dynamic,
-        };
-        let shape = input.shape.as_ref().map(|dims| dims.iter().map(dim).collect::<Vec<_>>());
-        let spec = TensorSpec { name: input.name.to_owned(), element: Some(element), shape };
+        let spec = spec_of(input);
+        if spec.element.is_none() {
+            let found = input.data_type.map_or("of no type".into(), |of| of.to_string());
+            return refuse(format!("input {} is {found}; f32 and f16 are taken", input.name));
+        }
         let shape = shape_of(&spec)?;
         if !crate::signature::shape_fits(&spec, &shape) {
             return refuse(format!("input {spec} cannot have the shape {shape:?}"));
@@ -148,7 +171,7 @@ impl<'a> Importer<'a> {
     fn place<'n>(
         &self,
         node: &'n crate::onnx::Node<'a>,
-        shown: Arc<str>,
+        layer: Layer,
         set: i64,
     ) -> std::result::Result<Place<'n, 'a>, Reason> {
         if !matches!(node.domain, "" | "ai.onnx") {
@@ -162,7 +185,7 @@ impl<'a> Importer<'a> {
             },
         };
         let inputs = node.inputs.iter().map(find).collect::<std::result::Result<_, _>>()?;
-        Ok(Place { node, shown, inputs, set })
+        Ok(Place { node, layer, inputs, set })
     }
 
     /// Adds what a node of the file computes; its outputs, or as many as are computed.

@@ -61,8 +61,8 @@ impl<'a> Importer<'a> {
             return Err(format!("integers, of {name}, that depend on the inputs of the network"));
         }
         let output = self.graph.add(value);
-        let (name, inputs) = (place.shown.clone(), inputs.to_vec());
-        self.graph.nodes.push(Node { name, operation, inputs, outputs: vec![output] });
+        let (layer, inputs) = (place.layer.clone(), inputs.to_vec());
+        self.graph.nodes.push(Node { layer, operation, inputs, outputs: vec![output] });
         Ok(output)
     }
 

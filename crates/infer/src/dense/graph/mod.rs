@@ -12,6 +12,7 @@ mod fold;
 mod import;
 mod importer;
 mod indexing;
+mod layer;
 mod products;
 mod reductions;
 mod resizing;
@@ -21,7 +22,8 @@ mod views;
 use std::sync::Arc;
 
 pub(super) use fold::{elementwise as fold_elementwise, view as fold_view};
-pub(super) use import::import;
+pub(super) use import::{import, tensors};
+pub(super) use layer::{Layer, divided};
 pub(super) use resizing::{Coordinates, Resize, Rounding};
 pub(super) use shapes::{broadcast, num_elements};
 
@@ -108,8 +110,8 @@ impl Value {
 /// An operation between values.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
-    /// Operator and name of the node of the file that it is made from, for errors and tables.
-    pub(super) name: Arc<str>,
+    /// The layers of the file that it is made from.
+    pub(super) layer: Layer,
     /// What it computes.
     pub(super) operation: Operation,
     /// What it reads, in the order that [`Operation`] states.

@@ -1,7 +1,7 @@
 //! Functions that a file spells out.
 
 use super::super::function::Function;
-use super::super::graph::{Graph, Id, Operation};
+use super::super::graph::{Graph, Id, Layer, Operation};
 use super::uses::{Uses, tidy};
 
 /// Replaces `x * sigmoid(x)`, `x * hardsigmoid(x)`, `x * tanh(softplus(x))`, `x * clip(x + 3, 0, 6) / 6`.
@@ -16,12 +16,31 @@ pub(super) fn run(graph: &mut Graph) {
             _ => None,
         };
         if let Some((function, input)) = found {
+            let taken = between(graph, &uses, at, input);
             let node = &mut graph.nodes[at];
             node.operation = Operation::Elementwise(function);
             node.inputs = vec![input];
+            taken.iter().for_each(|layer| node.layer.absorb(layer));
         }
     }
     tidy(graph);
+}
+
+/// The layers of the functions between a value and a node.
+fn between(graph: &Graph, uses: &Uses, at: usize, input: Id) -> Vec<Layer> {
+    let mut layers = Vec::new();
+    let mut open = graph.nodes[at].inputs.clone();
+    while let Some(id) = open.pop() {
+        if let Some((_, node)) = uses.producer(graph, id).filter(|_| id != input)
+            && let Operation::Elementwise(_) = node.operation
+            // The longest of the functions above has four.
+            && layers.len() < 4
+        {
+            layers.push(node.layer.clone());
+            open.extend(&node.inputs);
+        }
+    }
+    layers
 }
 
 fn function_of(graph: &Graph, uses: &Uses, id: Id) -> Option<(Function, Vec<Id>)> {

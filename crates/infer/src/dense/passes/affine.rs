@@ -127,7 +127,9 @@ fn into_weights(graph: &mut Graph, uses: &Uses, at: usize) -> Option<()> {
     let (name, num) = (graph.values[weight].name.clone(), shifted.len());
     let weight = graph.add_constant(&name, &shape, scaled);
     let bias = graph.add_constant(&name, &[num], shifted);
+    let layer = graph.nodes[at].layer.clone();
     let producer = &mut graph.nodes[of];
+    producer.layer.absorb(&layer);
     producer.inputs[1] = weight;
     producer.inputs[2] = bias;
     producer.outputs[0] = output;
@@ -158,9 +160,10 @@ fn from_input(graph: &mut Graph, uses: &Uses, at: usize) -> Option<()> {
     let scaled = weights.iter().enumerate();
     let scaled: Vec<f32> =
         scaled.map(|(at, &value)| (f64::from(value) * factors[at / n.max(1)]) as f32).collect();
-    let name = graph.values[weight].name.clone();
+    let (name, layer) = (graph.values[weight].name.clone(), scale.layer.clone());
     let weight = graph.add_constant(&name, &[k, n], scaled);
     let node = &mut graph.nodes[at];
+    node.layer.absorb(&layer);
     (node.inputs[0], node.inputs[1]) = (source, weight);
     Some(())
 }
@@ -170,7 +173,7 @@ pub(super) fn spell_out(graph: &mut Graph) {
     for at in 0..graph.nodes.len() {
         let node = &graph.nodes[at];
         let Operation::Affine(affine) = node.operation.clone() else { continue };
-        let (name, input, output) = (node.name.clone(), node.inputs[0], node.outputs[0]);
+        let (layer, input, output) = (node.layer.clone(), node.inputs[0], node.outputs[0]);
         let shape = graph.shape(output).to_vec();
         let mut along = vec![1; shape.len() - affine.axis];
         along[0] = shape[affine.axis];
@@ -183,7 +186,7 @@ pub(super) fn spell_out(graph: &mut Graph) {
         node.inputs = vec![product, shift];
         let operation = Operation::Elementwise(Function::Mul);
         graph.nodes.push(Node {
-            name,
+            layer,
             operation,
             inputs: vec![input, scale],
             outputs: vec![product],

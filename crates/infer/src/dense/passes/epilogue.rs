@@ -60,7 +60,9 @@ pub(super) fn activations(graph: &mut Graph) {
             _ => taker(graph, &uses, input).map(|at| vec![at]),
         };
         let Some(takers) = takers else { continue };
+        let layer = graph.nodes[at].layer.clone();
         for taker in takers {
+            graph.nodes[taker].layer.absorb(&layer);
             if let Some(epilogue) = epilogue_of(&mut graph.nodes[taker].operation) {
                 epilogue.activation = Some(function);
             }
@@ -123,7 +125,9 @@ fn residual(graph: &mut Graph, at: usize) -> Option<()> {
     if graph.shape(other) != whole && !is_map(graph.shape(other)) {
         return None;
     }
+    let layer = graph.nodes[at].layer.clone();
     let taker = &mut graph.nodes[taker];
+    taker.layer.absorb(&layer);
     let epilogue = epilogue_of(&mut taker.operation)?;
     let before_activation = epilogue.activation.is_none();
     epilogue.residual = Some(Residual { before_activation, upsample: 1 });

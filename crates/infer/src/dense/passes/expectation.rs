@@ -13,11 +13,11 @@ pub(super) fn run(graph: &mut Graph) {
     tidy(graph);
 }
 
-/// The input and axis of a softmax that writes a value.
-fn softmax_of(graph: &Graph, uses: &Uses, id: Id) -> Option<(Id, usize)> {
-    let (_, node) = uses.producer(graph, id)?;
+/// A softmax that writes a value, with its axis.
+fn softmax_of(graph: &Graph, uses: &Uses, id: Id) -> Option<(usize, usize)> {
+    let (at, node) = uses.producer(graph, id)?;
     match node.operation {
-        Operation::Softmax { axis } => Some((node.inputs[0], axis)),
+        Operation::Softmax { axis } => Some((at, axis)),
         _ => None,
     }
 }
@@ -34,10 +34,12 @@ fn of_sum(graph: &mut Graph, uses: &Uses, at: usize) -> Option<()> {
     else {
         return None;
     };
-    let (input, axis, weights) = [(a, b), (b, a)].into_iter().find_map(|(softmax, weights)| {
-        let (input, axis) = softmax_of(graph, uses, softmax)?;
-        Some((input, axis, weights))
-    })?;
+    let (softmax, axis, weights) =
+        [(a, b), (b, a)].into_iter().find_map(|(softmax, weights)| {
+            let (softmax, axis) = softmax_of(graph, uses, softmax)?;
+            Some((softmax, axis, weights))
+        })?;
+    let (input, taken) = (graph.nodes[softmax].inputs[0], product.layer.clone());
     // Weights along the axis, the same everywhere else.
     let shape = graph.shape(input).to_vec();
     let value = &graph.values[weights];
@@ -51,6 +53,8 @@ fn of_sum(graph: &mut Graph, uses: &Uses, at: usize) -> Option<()> {
         return None;
     }
     let weights = graph.add_constant("", &[shape[axis]], floats.to_vec());
+    absorb(graph, at, softmax);
+    graph.nodes[at].layer.absorb(&taken);
     replace(graph, at, input, axis, weights, keeps);
     Some(())
 }
@@ -73,14 +77,16 @@ fn of_convolution(graph: &mut Graph, uses: &Uses, at: usize) -> Option<()> {
         Operation::View(View::Permute(order)) => (producer.inputs[0], order.clone()),
         _ => (input, (0..4).collect()),
     };
-    let (source, axis) = softmax_of(graph, uses, softmax)?;
+    let (softmax, axis) = softmax_of(graph, uses, softmax)?;
+    let source = graph.nodes[softmax].inputs[0];
     if order[1] != axis {
         return None;
     }
     let weights = graph.values[weight].floats()?.to_vec();
     let weights = graph.add_constant("", &[weights.len()], weights);
+    absorb(graph, at, softmax);
     // [N, 1, H, W] of the expectation, which has the other dimensions in their old order.
-    let name = graph.nodes[at].name.clone();
+    let layer = graph.nodes[at].layer.clone();
     let shape = graph.shape(source).to_vec();
     let kept: Vec<usize> =
         shape.iter().enumerate().map(|(at, &of)| if at == axis { 1 } else { of }).collect();
@@ -94,19 +100,25 @@ fn of_convolution(graph: &mut Graph, uses: &Uses, at: usize) -> Option<()> {
     let operation = Operation::Expectation { axis };
     let inputs = vec![source, weights];
     graph.nodes.push(super::super::graph::Node {
-        name: name.clone(),
+        layer: layer.clone(),
         operation,
         inputs,
         outputs: vec![inner],
     });
     let operation = Operation::View(View::Reshape);
     graph.nodes.push(super::super::graph::Node {
-        name,
+        layer,
         operation,
         inputs: vec![inner],
         outputs: vec![expected],
     });
     Some(())
+}
+
+/// A node takes over what another computes.
+fn absorb(graph: &mut Graph, at: usize, other: usize) {
+    let layer = graph.nodes[other].layer.clone();
+    graph.nodes[at].layer.absorb(&layer);
 }
 
 fn replace(graph: &mut Graph, at: usize, input: Id, axis: usize, weights: Id, keeps: bool) {
@@ -119,9 +131,9 @@ fn replace(graph: &mut Graph, at: usize, input: Id, axis: usize, weights: Id, ke
     let mut shape = graph.shape(input).to_vec();
     shape.remove(axis);
     let inner = graph.add_floats("", &shape);
-    let name = graph.nodes[at].name.clone();
+    let layer = graph.nodes[at].layer.clone();
     let inputs = vec![input, weights];
-    graph.nodes.push(super::super::graph::Node { name, operation, inputs, outputs: vec![inner] });
+    graph.nodes.push(super::super::graph::Node { layer, operation, inputs, outputs: vec![inner] });
     let node = &mut graph.nodes[at];
     (node.operation, node.inputs) = (Operation::View(View::Reshape), vec![inner]);
 }

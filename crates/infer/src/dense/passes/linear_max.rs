@@ -34,8 +34,9 @@ fn of_reduction(graph: &mut Graph, uses: &Uses, at: usize) -> Option<()> {
         return None;
     }
     let operation = Operation::LinearMax { activation: epilogue.activation };
-    let inputs = product.inputs.clone();
+    let (inputs, layer) = (product.inputs.clone(), product.layer.clone());
     let node = &mut graph.nodes[at];
+    node.layer.absorb(&layer);
     (node.operation, node.inputs) = (operation, inputs);
     Some(())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::graph::{Graph, Id, Node, Operation, View};
+use super::super::graph::{Graph, Id, Layer, Node, Operation, View};
 use super::uses::{Uses, tidy};
 
 /// The most output channels of a convolution that others join.
@@ -77,7 +77,9 @@ fn membership(graph: &Graph, uses: &Uses, node: &Node) -> Option<Membership> {
 
 fn is_alike(graph: &Graph, a: usize, b: usize) -> bool {
     let (a, b) = (&graph.nodes[a], &graph.nodes[b]);
-    a.operation == b.operation && graph.shape(a.inputs[1])[1..] == graph.shape(b.inputs[1])[1..]
+    a.layer.is_kept() == b.layer.is_kept()
+        && a.operation == b.operation
+        && graph.shape(a.inputs[1])[1..] == graph.shape(b.inputs[1])[1..]
 }
 
 fn merge(graph: &mut Graph, members: &[usize]) -> Option<()> {
@@ -110,8 +112,9 @@ fn merge(graph: &mut Graph, members: &[usize]) -> Option<()> {
         node.inputs = vec![whole];
         start += of;
     }
-    let name = format!("{} and {} more", first.name, members.len() - 1).into();
+    let layers: Vec<&Layer> = members.iter().map(|&at| &graph.nodes[at].layer).collect();
+    let layer = Layer::joined(&layers);
     let inputs = vec![first.inputs[0], weight, bias];
-    graph.nodes.push(Node { name, operation: first.operation, inputs, outputs: vec![whole] });
+    graph.nodes.push(Node { layer, operation: first.operation, inputs, outputs: vec![whole] });
     Some(())
 }

@@ -1,6 +1,6 @@
 //! Functions of elements in a row become programs, each of which is one launch.
 
-use super::super::graph::{Element, Graph, Id, Node, Operation, broadcast};
+use super::super::graph::{Element, Graph, Id, Layer, Node, Operation, broadcast};
 use super::super::program::{Instruction, Instructions, Operand};
 use super::uses::{Uses, tidy};
 
@@ -58,7 +58,8 @@ impl Groups {
     /// Joins the group of a node and that of one that reads it, where one launch can compute both.
     fn join(&mut self, graph: &Graph, uses: &Uses, producer: usize, reader: usize) {
         let (Some(a), Some(b)) = (self.group_of[producer], self.group_of[reader]) else { return };
-        if a == b || !self.may_join(graph, uses, a, b) {
+        let is_kept = |at: usize| graph.nodes[at].layer.is_kept();
+        if a == b || is_kept(producer) != is_kept(reader) || !self.may_join(graph, uses, a, b) {
             return;
         }
         let mut members = self.members[a].clone();
@@ -161,10 +162,7 @@ fn program(graph: &Graph, uses: &Uses, members: &[usize]) -> Option<(Node, bool)
     let is_integer: Vec<bool> =
         inputs.iter().map(|&id| graph.values[id].element != Element::Float).collect();
     let fits = instructions.build(&is_integer).is_ok();
-    let first = &graph.nodes[*members.first()?].name;
-    let name = match members.len() {
-        1 => first.clone(),
-        num => format!("{first} and {} more", num - 1).into(),
-    };
-    Some((Node { name, operation: Operation::Program(instructions), inputs, outputs }, fits))
+    let layers: Vec<&Layer> = members.iter().map(|&at| &graph.nodes[at].layer).collect();
+    let layer = Layer::joined(&layers);
+    Some((Node { layer, operation: Operation::Program(instructions), inputs, outputs }, fits))
 }

@@ -43,7 +43,7 @@ fn divided(graph: &mut Graph, node: &Node, pool: &Pool) -> [Node; 2] {
         })
     };
     let part = |axis, from, to| Node {
-        name: node.name.clone(),
+        layer: node.layer.clone(),
         operation: along(axis),
         inputs: vec![from],
         outputs: vec![to],

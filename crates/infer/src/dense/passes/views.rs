@@ -112,7 +112,7 @@ impl Round<'_> {
     }
 
     /// A view of a value, which is computed where that is constant.
-    fn add_view(&mut self, name_of: usize, view: View, input: Id, shape: &[usize]) -> Id {
+    fn add_view(&mut self, layer_of: usize, view: View, input: Id, shape: &[usize]) -> Id {
         if self.graph.values[input].shape == shape
             && view != View::Reshape
             && !matches!(view, View::Permute(_))
@@ -126,9 +126,9 @@ impl Round<'_> {
             self.graph.values[output].constant = Some(data);
             return output;
         }
-        let name = self.graph.nodes[name_of].name.clone();
+        let layer = self.graph.nodes[layer_of].layer.clone();
         let operation = Operation::View(view);
-        self.added.push(Node { name, operation, inputs: vec![input], outputs: vec![output] });
+        self.added.push(Node { layer, operation, inputs: vec![input], outputs: vec![output] });
         output
     }
 
@@ -143,8 +143,8 @@ impl Round<'_> {
         let output = self.graph.nodes[at].outputs[0];
         let shape = unpermuted(&self.graph.values[output].shape, &order);
         let inner = self.add_value(output, &shape);
-        let name = self.graph.nodes[at].name.clone();
-        self.added.push(Node { name, operation, inputs, outputs: vec![inner] });
+        let layer = self.graph.nodes[at].layer.clone();
+        self.added.push(Node { layer, operation, inputs, outputs: vec![inner] });
         let node = &mut self.graph.nodes[at];
         node.operation = Operation::View(View::Permute(order));
         node.inputs = vec![inner];
@@ -248,6 +248,7 @@ impl Round<'_> {
             _ => None,
         };
         let slices = readers.iter().map(slice).collect::<Option<Vec<_>>>();
+        let layer = self.graph.nodes[at].layer.clone();
         for (reader, starts, steps) in slices? {
             let to = self.graph.values[self.graph.nodes[reader].outputs[0]].shape.clone();
             let sliced: Vec<Id> = inputs
@@ -267,6 +268,7 @@ impl Round<'_> {
                 .collect();
             let node = &mut self.graph.nodes[reader];
             node.operation = Operation::Elementwise(function);
+            node.layer.absorb(&layer);
             node.inputs = sliced;
         }
         Some(())

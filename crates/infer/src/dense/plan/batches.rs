@@ -59,16 +59,5 @@ fn depends(step: &Step, jobs: &[Job]) -> bool {
 }
 
 fn is_written(step: &Step, region: &Region) -> bool {
-    match &step.kind {
-        Kind::Pointwise(jobs) => jobs.iter().any(|job| job.targets.contains(region)),
-        Kind::TopK { chosen, .. } => {
-            [chosen.values, chosen.positions].into_iter().flatten().any(|other| other == *region)
-        }
-        kind => {
-            // The window that is written is the last.
-            let mut last = None;
-            kind.regions(|region| last = Some(*region));
-            last.as_ref() == Some(region)
-        }
-    }
+    step.kind.targets().contains(region)
 }

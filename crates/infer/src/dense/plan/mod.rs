@@ -2,19 +2,20 @@
 
 mod batches;
 mod buffers;
+mod elements;
 mod emit;
-mod halves;
 mod place;
 mod steps;
 
 use std::sync::Arc;
 
 use det_post_ops::dense::Region;
-use det_post_types::{ElementType, Result};
+use det_post_types::{ElementType, GpuEngineOptions, Result};
 
 pub use steps::{Cost, Job, Kind, Step};
 
 use super::graph::Graph;
+use elements::Elements;
 
 /// The elements of features and weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +25,35 @@ pub enum Precision {
     /// 16-bit floats; sums, and what follows the last convolutions, have 32 bits.
     #[default]
     F16,
+}
+
+impl Precision {
+    /// The precision that options ask for on a GPU.
+    pub fn of(gpu: &GpuEngineOptions) -> Self {
+        if gpu.fp16 || gpu.tf32 { Self::F16 } else { Self::F32 }
+    }
+}
+
+/// The precision of a network and of some of its layers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Precisions<'a> {
+    /// Of all others.
+    pub others: Precision,
+    /// Names of layers that have 32-bit floats, or prefixes of names that end where a word does, as in
+    /// [`GpuEngineOptions::keep_f32`].
+    pub keep_f32: &'a [String],
+}
+
+impl From<Precision> for Precisions<'_> {
+    fn from(others: Precision) -> Self {
+        Self { others, keep_f32: &[] }
+    }
+}
+
+impl<'a> From<&'a GpuEngineOptions> for Precisions<'a> {
+    fn from(gpu: &'a GpuEngineOptions) -> Self {
+        Self { others: Precision::of(gpu), keep_f32: &gpu.keep_f32 }
+    }
 }
 
 /// What a buffer is for.
@@ -70,9 +100,9 @@ impl Plan {
         inputs: &[ElementType],
         outputs: &[ElementType],
     ) -> Result<Self> {
-        let is_half = halves::of(graph, precision);
-        let placed = place::place(graph, &is_half, inputs, outputs);
-        let (steps, mut buffers) = emit::emit(graph, placed, precision)?;
+        let elements = Elements::of(graph, precision);
+        let placed = place::place(graph, &elements, inputs, outputs);
+        let (steps, mut buffers) = emit::emit(graph, placed, &elements)?;
         let steps = batches::join(steps);
         let steps = buffers::share(steps, &mut buffers);
         Ok(Self { buffers, steps })

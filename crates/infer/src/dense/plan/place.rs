@@ -5,6 +5,7 @@ use det_post_ops::dense::{Region, Window};
 
 use super::super::graph::{Element, Graph, Id, Node, Operation, View};
 use super::super::passes::{Uses, inverse};
+use super::elements::Elements;
 use super::{Buffer, Role};
 use det_post_types::ElementType;
 
@@ -24,7 +25,7 @@ pub(super) struct Placed {
 /// Gives values their places.
 pub(super) fn place(
     graph: &Graph,
-    is_half: &[bool],
+    elements: &Elements,
     inputs: &[ElementType],
     outputs: &[ElementType],
 ) -> Placed {
@@ -35,7 +36,7 @@ pub(super) fn place(
         copies: vec![Vec::new(); graph.nodes.len()],
         output_copies: Vec::new(),
     };
-    let mut placer = Placer { graph, uses: Uses::of(graph), is_half, placed };
+    let mut placer = Placer { graph, uses: Uses::of(graph), elements, placed };
     for (position, &id) in graph.inputs.iter().enumerate() {
         let element = inputs.get(position).copied().unwrap_or(ElementType::F32);
         placer.own(id, element, Role::Input(position), Window::contiguous(graph.shape(id)));
@@ -58,7 +59,7 @@ pub(super) fn place(
 struct Placer<'g> {
     graph: &'g Graph,
     uses: Uses,
-    is_half: &'g [bool],
+    elements: &'g Elements,
     placed: Placed,
 }
 
@@ -77,7 +78,7 @@ impl Placer<'_> {
 
     fn element(&self, id: Id) -> ElementType {
         match self.graph.values[id].element {
-            Element::Float if self.is_half[id] => ElementType::F16,
+            Element::Float if self.elements.is_half[id] => ElementType::F16,
             Element::Float => ElementType::F32,
             Element::Integer | Element::Boolean => ElementType::I32,
         }
@@ -202,7 +203,18 @@ impl Placer<'_> {
 
     /// Whether all readers can read a value in a window of elements of a type.
     fn accepts(&self, id: Id, window: &Window, element: ElementType) -> bool {
+        let Elements { is_half, is_wide, is_exact } = self.elements;
+        if is_wide[id] && element == ElementType::F16 {
+            return false;
+        }
+        let is_half = is_half[id];
         self.uses.readers[id].iter().all(|&reader| {
+            // Products of 32-bit floats read 16-bit floats, too.
+            let has_element = match element {
+                ElementType::F16 => is_half,
+                ElementType::F32 => !is_half || is_exact[reader],
+                _ => false,
+            };
             let node = &self.graph.nodes[reader];
             match &node.operation {
                 Operation::View(view) => {
@@ -211,12 +223,9 @@ impl Placer<'_> {
                         .is_some_and(|window| self.accepts(node.outputs[0], &window, element))
                 }
                 Operation::Convolution(_) | Operation::Transposed(_) if node.inputs[0] == id => {
-                    let is_wanted = element == ElementType::F32 || element == ElementType::F16;
-                    is_wanted
-                        && (element == ElementType::F16) == self.is_half[id]
-                        && is_channels_last(window)
+                    has_element && is_channels_last(window)
                 }
-                Operation::Product(_) => (element == ElementType::F16) == self.is_half[id],
+                Operation::Product(_) => has_element,
                 _ => true,
             }
         })

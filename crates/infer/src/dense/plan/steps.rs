@@ -18,12 +18,15 @@ use det_post_ops::dense::top_k::{Chosen, TopK};
 use det_post_ops::dense::{MAX_RANK, Region};
 
 use super::{Buffer, window_bytes};
+use det_post_types::ElementType;
 
 /// A launch.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// Operator and name of the node of the file that it is made from.
     pub name: Arc<str>,
+    /// Names of the layers of the file that it computes, as `keep_f32` takes them.
+    pub layers: Arc<[Arc<str>]>,
     /// What it computes.
     pub kind: Kind,
 }
@@ -169,6 +172,10 @@ pub enum Kind {
 /// A program and its windows, all of the same dimensions.
 #[derive(Clone, Debug)]
 pub struct Job {
+    /// As of [`Step`]: programs of several steps share a launch.
+    pub name: Arc<str>,
+    /// As of [`Step`].
+    pub layers: Arc<[Arc<str>]>,
     /// The program.
     pub program: Box<Program>,
     /// What it reads.
@@ -271,6 +278,37 @@ impl Kind {
         dims
     }
 
+    /// The elements of products; `None` of a step without, whose arithmetic is of 32-bit floats.
+    pub fn products(&self) -> Option<ElementType> {
+        let products = match self {
+            Self::Conv { conv, .. } => conv.products(),
+            Self::Transposed { conv, .. } => conv.products(),
+            Self::MatMul { product, .. } => product.products(),
+            Self::LinearMax { .. } => Products::F32,
+            _ => return None,
+        };
+        Some(match products {
+            Products::F32 => ElementType::F32,
+            Products::F16 => ElementType::F16,
+        })
+    }
+
+    /// The windows that are written.
+    pub fn targets(&self) -> Vec<Region> {
+        match self {
+            Self::Pointwise(jobs) => jobs.iter().flat_map(|job| job.targets.clone()).collect(),
+            Self::TopK { chosen, .. } => {
+                [chosen.values, chosen.positions].into_iter().flatten().collect()
+            }
+            kind => {
+                // The window that is written is the last.
+                let mut last = None;
+                kind.regions(|region| last = Some(*region));
+                last.into_iter().collect()
+            }
+        }
+    }
+
     /// What the step costs.
     pub(in super::super) fn cost(&self, buffers: &[Buffer]) -> Cost {
         let mut cost = Cost::default();
@@ -289,7 +327,8 @@ impl Kind {
             }
             Self::MatMul { num_products, num_weights, .. } => {
                 cost.flop = 2 * num_products;
-                cost.bytes += 2 * num_weights;
+                cost.bytes +=
+                    num_weights * if self.products() == Some(ElementType::F16) { 2 } else { 4 };
             }
             _ => {}
         }

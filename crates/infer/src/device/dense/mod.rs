@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use det_post_ops::dense::Region;
 use det_post_ops::dense::arena::{Arena, ArenaBuffer};
 use det_post_ops::dense::arg_max::cuda::ArgMaxes;
 use det_post_ops::dense::conv::cuda::DeviceConv;
@@ -22,7 +23,7 @@ use det_post_ops::dense::top_k::cuda::TopKs;
 use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, DeviceValues, Graph, Stream};
 
 use crate::STAGE;
-use crate::dense::{self, Kind, Plan, Precision, Role};
+use crate::dense::{self, Kind, Plan, Precision, Precisions, Role, Study};
 use crate::device::network::{Network, allocate_inputs, allocate_output, model_error};
 use det_post_types::{ElementType, Error, Result, TensorSpec};
 
@@ -35,6 +36,7 @@ pub(super) struct DenseRunner {
     operations: Operations,
     network: dense::Network,
     stream: Stream,
+    study: Option<Study>,
 }
 
 /// A convolution with its weights in device memory, or a step that needs none.
@@ -68,7 +70,7 @@ impl DenseRunner {
     /// GPU fails.
     pub(super) fn load(
         model: &Path,
-        precision: Precision,
+        precision: Precisions<'_>,
         stream: &Stream,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<(Self, Network)> {
@@ -79,7 +81,7 @@ impl DenseRunner {
         if let Some(output) = network.outputs.iter().find(|output| !has_floats(output)) {
             return Err(model_error(format!("output {output} does not hold floats")));
         }
-        Self::start(network, precision, stream)
+        Self::start(network, precision.others, stream)
     }
 
     fn start(
@@ -95,7 +97,7 @@ impl DenseRunner {
         let outputs = network.outputs.iter().zip(&network.output_shapes);
         let outputs = outputs.map(|(spec, shape)| allocate_output(stream, spec.element, shape));
         let tensors = Network {
-            name: format!("dense layers of {} on CUDA", shown(precision)),
+            name: format!("dense layers of {} on CUDA", shown(precision, &network.plan)),
             input_specs: network.inputs.clone(),
             output_specs: network.outputs.clone(),
             inputs: allocate_inputs(stream, &network.inputs, shape_at)?,
@@ -133,7 +135,8 @@ impl DenseRunner {
         };
         let layers = network.plan.steps().iter().map(layer).collect::<Result<_>>()?;
         let (graphs, arenas, stream) = (Vec::new(), Vec::new(), stream.clone());
-        let mut runner = Self { graphs, arenas, layers, operations, network, stream };
+        let study = None;
+        let mut runner = Self { graphs, arenas, layers, operations, network, stream, study };
         runner.record(arena)?;
         Ok((runner, tensors))
     }
@@ -150,68 +153,66 @@ impl DenseRunner {
 
     /// Queues the first steps with the buffers of an arena.
     pub(super) fn enqueue_steps(&self, arena: &Arena, num: usize) -> Result<()> {
+        (0..num.min(self.layers.len())).try_for_each(|at| self.enqueue_step(arena, at))
+    }
+
+    fn enqueue_step(&self, arena: &Arena, at: usize) -> Result<()> {
         let operations = &self.operations;
-        for (step, layer) in self.network.plan.steps().iter().zip(&self.layers).take(num) {
-            match (&step.kind, layer) {
-                (_, Layer::Conv(conv)) => conv.enqueue(arena),
-                (_, Layer::Transposed(conv)) => conv.enqueue(arena),
-                (_, Layer::MatMul(product)) => product.enqueue(arena),
-                (Kind::LinearMax { input, output, .. }, Layer::LinearMax(layer)) => {
-                    layer.enqueue(arena, input, output)
-                }
-                (Kind::Pool { pool, input, output }, _) => {
-                    operations.pool.enqueue(arena, pool, input, output)
-                }
-                (Kind::Resize { resize, input, output }, _) => {
-                    operations.resize.enqueue(arena, resize, input, output)
-                }
-                (Kind::Pointwise(jobs), _) => {
-                    let jobs: Vec<Job<'_>> = jobs.iter().map(job).collect();
-                    operations.pointwise.enqueue_jobs(arena, &jobs)
-                }
-                (Kind::Reduce { reduction, axes, input, output }, _) => {
-                    operations.reduce.enqueue(arena, *reduction, axes, input, output)
-                }
-                (Kind::Softmax { softmax, input, output }, _) => {
-                    operations.softmax.enqueue(arena, softmax, input, output)
-                }
-                (Kind::LayerNorm { axes, epsilon, scales, shifts, input, output }, _) => {
-                    let norm = LayerNorm {
-                        axes,
-                        epsilon: *epsilon,
-                        scales: *scales,
-                        shifts: Some(*shifts),
-                    };
-                    operations.layer_norm.enqueue(arena, &norm, input, output)
-                }
-                (Kind::Gather { gather, input, indices, output }, _) => {
-                    operations.gather.enqueue(arena, gather, input, indices, output)
-                }
-                (Kind::TopK { top_k, input, chosen }, _) => {
-                    operations.top_k.enqueue(arena, top_k, input, chosen)
-                }
-                (Kind::GridSample { sample, input, grid, output }, _) => {
-                    operations.grid_sample.enqueue(arena, sample, input, grid, output)
-                }
-                (Kind::ArgMax { search, input, output }, _) => {
-                    operations.arg_max.enqueue(arena, search, input, output)
-                }
-                // Their layers are above.
-                (
-                    Kind::Conv { .. }
-                    | Kind::Transposed { .. }
-                    | Kind::MatMul { .. }
-                    | Kind::LinearMax { .. },
-                    _,
-                ) => Ok(()),
+        let (step, layer) = (&self.network.plan.steps()[at], &self.layers[at]);
+        match (&step.kind, layer) {
+            (_, Layer::Conv(conv)) => conv.enqueue(arena),
+            (_, Layer::Transposed(conv)) => conv.enqueue(arena),
+            (_, Layer::MatMul(product)) => product.enqueue(arena),
+            (Kind::LinearMax { input, output, .. }, Layer::LinearMax(layer)) => {
+                layer.enqueue(arena, input, output)
             }
-            .map_err(|error| {
-                // Of the same kind: a device that fails is no network that does not fit.
-                let message = format!("{}: {}", step.name, error.message());
-                Error::new(error.kind(), STAGE, message).with_source(error)
-            })?;
+            (Kind::Pool { pool, input, output }, _) => {
+                operations.pool.enqueue(arena, pool, input, output)
+            }
+            (Kind::Resize { resize, input, output }, _) => {
+                operations.resize.enqueue(arena, resize, input, output)
+            }
+            (Kind::Pointwise(jobs), _) => {
+                let jobs: Vec<Job<'_>> = jobs.iter().map(job).collect();
+                operations.pointwise.enqueue_jobs(arena, &jobs)
+            }
+            (Kind::Reduce { reduction, axes, input, output }, _) => {
+                operations.reduce.enqueue(arena, *reduction, axes, input, output)
+            }
+            (Kind::Softmax { softmax, input, output }, _) => {
+                operations.softmax.enqueue(arena, softmax, input, output)
+            }
+            (Kind::LayerNorm { axes, epsilon, scales, shifts, input, output }, _) => {
+                let norm =
+                    LayerNorm { axes, epsilon: *epsilon, scales: *scales, shifts: Some(*shifts) };
+                operations.layer_norm.enqueue(arena, &norm, input, output)
+            }
+            (Kind::Gather { gather, input, indices, output }, _) => {
+                operations.gather.enqueue(arena, gather, input, indices, output)
+            }
+            (Kind::TopK { top_k, input, chosen }, _) => {
+                operations.top_k.enqueue(arena, top_k, input, chosen)
+            }
+            (Kind::GridSample { sample, input, grid, output }, _) => {
+                operations.grid_sample.enqueue(arena, sample, input, grid, output)
+            }
+            (Kind::ArgMax { search, input, output }, _) => {
+                operations.arg_max.enqueue(arena, search, input, output)
+            }
+            // Their layers are above.
+            (
+                Kind::Conv { .. }
+                | Kind::Transposed { .. }
+                | Kind::MatMul { .. }
+                | Kind::LinearMax { .. },
+                _,
+            ) => Ok(()),
         }
-        Ok(())
+        .map_err(|error| {
+            // Of the same kind: a device that fails is no network that does not fit.
+            let message = format!("{}: {}", step.name, error.message());
+            Error::new(error.kind(), STAGE, message).with_source(error)
+        })
     }
 
     /// Records a run with further tensors, which has the next number.
@@ -242,9 +243,30 @@ impl DenseRunner {
     /// `Device` when the GPU fails.
     pub(super) fn enqueue(&self, number: usize) -> Result<()> {
         match self.graphs.get(number) {
+            Some(_) if self.study.is_some() => self.run_studied(&self.arenas[number]),
             Some(graph) => graph.enqueue(),
             None => Err(model_error(format!("there are no tensors of number {number}"))),
         }
+    }
+
+    /// Runs one step after another from now on, and writes down what each writes.
+    pub(super) fn begin_study(&mut self, study: Study) {
+        self.study = Some(study);
+    }
+
+    fn run_studied(&self, arena: &Arena) -> Result<()> {
+        for at in 0..self.layers.len() {
+            self.enqueue_step(arena, at)?;
+            if let Some(study) = &self.study {
+                study.see(at, |target| read(arena, target))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The dense network.
+    pub(super) fn network(&self) -> &dense::Network {
+        &self.network
     }
 
     /// The plan that runs.
@@ -264,11 +286,30 @@ fn job(job: &dense::Job) -> Job<'_> {
     Job { program: &job.program, sources: &job.sources, targets: &job.targets }
 }
 
-fn shown(precision: Precision) -> &'static str {
-    match precision {
-        Precision::F16 => "f16",
-        Precision::F32 => "f32",
+/// `f16`, `f16 with 3 layers of f32` or `f32`.
+fn shown(precision: Precision, plan: &Plan) -> String {
+    let products = plan.steps().iter().filter_map(|step| match &step.kind {
+        Kind::LinearMax { .. } => None,
+        kind => kind.products(),
+    });
+    match (precision, products.filter(|element| *element == ElementType::F32).count()) {
+        (Precision::F32, _) => "f32".to_owned(),
+        (Precision::F16, 0) => "f16".to_owned(),
+        (Precision::F16, 1) => "f16 with a layer of f32".to_owned(),
+        (Precision::F16, num) => format!("f16 with {num} layers of f32"),
     }
+}
+
+/// The floats of a window, once the work that was queued is done.
+fn read(arena: &Arena, region: &Region) -> Result<Vec<f32>> {
+    let values = match arena.buffer(region.buffer)? {
+        ArenaBuffer::F32(buffer) => buffer.read()?,
+        ArenaBuffer::F16(buffer) => buffer.read()?.into_iter().map(f32::from).collect(),
+        ArenaBuffer::I32(_) => Vec::new(),
+    };
+    let mut read = Vec::with_capacity(region.window.len());
+    region.window.for_each_offset(|offset| read.extend(values.get(offset)));
+    Ok(read)
 }
 
 /// All buffers of a plan: inputs and outputs are the buffers of the tensors.

@@ -99,7 +99,7 @@ fn measure(stream: &Stream, file: &Path, precision: Precision) {
         Ok(dims.map(|dim| if let Dim::Fixed(length) = dim { *length } else { 1 }).collect())
     };
     let clock = Instant::now();
-    let (runner, mut tensors) = match DenseRunner::load(file, precision, stream, &shape_of) {
+    let (runner, mut tensors) = match DenseRunner::load(file, precision.into(), stream, &shape_of) {
         Ok(loaded) => loaded,
         Err(error) => return println!("== {name} {precision:?}: {error}"),
     };

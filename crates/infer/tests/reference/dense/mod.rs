@@ -3,6 +3,7 @@
 mod fuzz;
 mod graphs;
 mod networks;
+mod precision;
 
 use std::path::{Path, PathBuf};
 

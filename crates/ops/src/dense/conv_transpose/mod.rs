@@ -141,6 +141,11 @@ impl ConvTranspose {
         self.num_outputs
     }
 
+    /// The elements of products.
+    pub fn products(&self) -> Products {
+        self.products
+    }
+
     /// What follows the sum.
     pub fn epilogue(&self) -> &Epilogue {
         &self.epilogue

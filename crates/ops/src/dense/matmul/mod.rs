@@ -110,6 +110,11 @@ impl MatMul {
         Self { right: None, epilogue, products }
     }
 
+    /// The elements of products.
+    pub fn products(&self) -> Products {
+        self.products
+    }
+
     /// What follows the sum.
     pub fn epilogue(&self) -> &Epilogue {
         &self.epilogue

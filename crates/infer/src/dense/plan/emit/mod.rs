@@ -12,8 +12,9 @@ use det_post_ops::dense::{Region, Window, gather, grid_sample, softmax, top_k};
 
 use super::super::graph::{self, Data, Graph, Id, Node, Operation};
 use super::super::refuse;
+use super::elements::Elements;
 use super::place::{Placed, is_channels_last, viewed};
-use super::{Buffer, Job, Kind, Precision, Role, Step};
+use super::{Buffer, Job, Kind, Role, Step};
 use det_post_types::{ElementType, Result};
 
 /// The most channels of planes that a convolution reads as they are.
@@ -23,12 +24,13 @@ const MAX_PLANES: usize = 4;
 pub(super) fn emit(
     graph: &Graph,
     placed: Placed,
-    precision: Precision,
+    elements: &Elements,
 ) -> Result<(Vec<Step>, Vec<Buffer>)> {
     let Placed { regions, buffers, copies, output_copies } = placed;
     let mut emitter = Emitter {
         graph,
-        precision,
+        elements,
+        is_exact: false,
         producer: super::super::passes::Uses::of(graph).producer,
         regions,
         buffers,
@@ -36,6 +38,7 @@ pub(super) fn emit(
         readable: HashMap::new(),
     };
     for (at, node) in graph.nodes.iter().enumerate() {
+        emitter.is_exact = elements.is_exact[at];
         emitter.node(node)?;
         for (position, target) in &copies[at] {
             let source = emitter.region(node, node.inputs[*position])?;
@@ -45,7 +48,7 @@ pub(super) fn emit(
     for (id, target) in output_copies {
         // An input or a constant.
         let copy = Node {
-            name: format!("output {}", graph.values[id].name).into(),
+            layer: graph::Layer::of_copy(format!("output {}", graph.values[id].name)),
             operation: Operation::View(graph::View::Reshape),
             inputs: vec![id],
             outputs: Vec::new(),
@@ -59,17 +62,19 @@ pub(super) fn emit(
 
 struct Emitter<'g> {
     graph: &'g Graph,
-    precision: Precision,
+    elements: &'g Elements,
+    /// Whether products of the node in progress are of 32-bit floats.
+    is_exact: bool,
     producer: Vec<Option<usize>>,
     regions: Vec<Option<Region>>,
     buffers: Vec<Buffer>,
     steps: Vec<Step>,
-    /// Copies that convolutions can read, by value.
-    readable: HashMap<Id, Region>,
+    /// Copies that products can read, by value and whether they are of 32-bit floats.
+    readable: HashMap<(Id, bool), Region>,
 }
 
 fn failed<T>(node: &Node, reason: &str) -> Result<T> {
-    refuse(format!("{}: {reason}", node.name))
+    refuse(format!("{}: {reason}", node.layer))
 }
 
 impl Emitter<'_> {
@@ -82,7 +87,8 @@ impl Emitter<'_> {
         let mut is_empty = false;
         kind.regions(|region| is_empty |= region.window.is_empty());
         if !is_empty {
-            self.steps.push(Step { name: node.name.clone(), kind });
+            let (name, layers) = (node.layer.shown.clone(), node.layer.names.clone());
+            self.steps.push(Step { name, layers, kind });
         }
     }
 
@@ -94,8 +100,19 @@ impl Emitter<'_> {
             return failed(node, &format!("a copy from {:?} to {dims:?}", source.window.dims()));
         };
         let sources = vec![Region { window, ..source }];
-        self.push(node, Kind::Pointwise(vec![Job { program, sources, targets: vec![target] }]));
+        self.push_job(node, program, sources, vec![target]);
         Ok(())
+    }
+
+    fn push_job(
+        &mut self,
+        node: &Node,
+        program: Box<Program>,
+        sources: Vec<Region>,
+        targets: Vec<Region>,
+    ) {
+        let (name, layers) = (node.layer.shown.clone(), node.layer.names.clone());
+        self.push(node, Kind::Pointwise(vec![Job { name, layers, program, sources, targets }]));
     }
 
     /// A buffer of a window.
@@ -172,10 +189,10 @@ impl Emitter<'_> {
             && region.window.dims()[1] <= MAX_PLANES
             && region.window.strides()[3] == 1
             && matches!(self.buffers[region.buffer].role, Role::Input(_));
-        if is_planes || (element == wanted && is_channels_last(&region.window)) {
+        if is_planes || (self.is_read(id, element) && is_channels_last(&region.window)) {
             return Ok(region);
         }
-        if let Some(&region) = self.readable.get(&id) {
+        if let Some(&region) = self.readable.get(&(id, self.is_exact)) {
             return Ok(region);
         }
         let &[n, c, h, w] = region.window.dims() else {
@@ -184,15 +201,20 @@ impl Emitter<'_> {
         let pixel = c.next_multiple_of(8);
         let target = self.work(node, wanted, Window::channels_last([n, c, h, w], pixel))?;
         self.copy(node, region, target)?;
-        self.readable.insert(id, target);
+        self.readable.insert((id, self.is_exact), target);
         Ok(target)
     }
 
+    /// What products of the node in progress are of.
     fn feature(&self) -> ElementType {
-        match self.precision {
-            Precision::F32 => ElementType::F32,
-            Precision::F16 => ElementType::F16,
-        }
+        if self.is_exact { ElementType::F32 } else { ElementType::F16 }
+    }
+
+    /// Whether products of the node in progress read a value where it has elements of a type. Those of 32-bit floats
+    /// also read what others need as 16-bit floats.
+    fn is_read(&self, id: Id, element: ElementType) -> bool {
+        let is_half = self.is_exact && self.elements.is_half[id] && element == ElementType::F16;
+        element == self.feature() || is_half
     }
 
     fn output(&mut self, node: &Node, position: usize) -> Result<Region> {

@@ -4,7 +4,7 @@ use det_post_ops::dense::{Region, pool, reduce, resize, softmax};
 
 use super::{Emitter, failed};
 use crate::dense::graph::{self, Element, Node};
-use crate::dense::plan::{Job, Kind};
+use crate::dense::plan::Kind;
 use crate::dense::program::Instructions;
 use det_post_types::Result;
 
@@ -73,7 +73,7 @@ impl Emitter<'_> {
         match instructions.build(&is_integer) {
             Ok(program) => {
                 let program = Box::new(program);
-                self.push(node, Kind::Pointwise(vec![Job { program, sources, targets }]));
+                self.push_job(node, program, sources, targets);
                 Ok(())
             }
             Err(error) => failed(node, error.message()),

@@ -13,7 +13,7 @@ use det_post_ops::dense::{Activation, Epilogue, Region, Residual, Window};
 use super::{Emitter, failed};
 use crate::dense::function::Function;
 use crate::dense::graph::{self, Id, Node};
-use crate::dense::plan::{Kind, Precision, Role};
+use crate::dense::plan::{Kind, Role};
 use det_post_types::{ElementType, Result};
 
 impl Emitter<'_> {
@@ -31,10 +31,7 @@ impl Emitter<'_> {
     }
 
     pub(super) fn products(&self) -> Products {
-        match self.precision {
-            Precision::F32 => Products::F32,
-            Precision::F16 => Products::F16,
-        }
+        if self.is_exact { Products::F32 } else { Products::F16 }
     }
 
     pub(super) fn constant(&self, node: &Node, position: usize) -> Result<Arc<[f32]>> {
@@ -238,15 +235,15 @@ impl Emitter<'_> {
     pub(super) fn features(&mut self, node: &Node, id: Id) -> Result<Region> {
         let region = self.region(node, id)?;
         let wanted = self.feature();
-        if self.buffers[region.buffer].element == wanted {
+        if self.is_read(id, self.buffers[region.buffer].element) {
             return Ok(region);
         }
-        if let Some(&region) = self.readable.get(&id) {
+        if let Some(&region) = self.readable.get(&(id, self.is_exact)) {
             return Ok(region);
         }
         let target = self.work(node, wanted, padded_rows(region.window.dims()))?;
         self.copy(node, region, target)?;
-        self.readable.insert(id, target);
+        self.readable.insert((id, self.is_exact), target);
         Ok(target)
     }
 }
