@@ -52,7 +52,7 @@ pub struct ViewDecoderInfo {
     pub has_quality: u32,
     /// 1 if frames use those before, else 0.
     pub has_memory: u32,
-    /// 1 if intrinsic matrices and every camera are needed (heads of kind streampetr), else 0.
+    /// 1 if intrinsic matrices and every camera are required (heads of kind streampetr), else 0.
     pub needs_intrinsics: u32,
     /// 1 if maps and queries are in the memory of a GPU, else 0.
     pub is_on_device: u32,

@@ -176,7 +176,7 @@ void misuse(Decoder & decoder, const Frame & frame, std::vector<det_post_view_ca
   const det_post_queries * queries = nullptr;
   expect_error(
     det_post_view_decoder_run(object, nullptr, 0, nullptr, &queries), DET_POST_ERROR_ARGUMENT, object.id,
-    "0 feature maps", "no maps");
+    "before the cameras are set", "no cameras");
   det_post_view_motion motion = frame.motion;
   motion.interval_s = 0;
   expect_error(
