@@ -128,9 +128,8 @@ private:
 bool are_same(const Found & a, const Found & b)
 {
   for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i].size() != b[i].size() || std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) != 0) {
-      return false;
-    }
+    if (a[i].size() != b[i].size()) {return false;}
+    if (!a[i].empty() && std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) != 0) {return false;}
   }
   return true;
 }
