@@ -316,6 +316,13 @@ typedef struct det_post_decoded det_post_decoded;
 typedef struct det_post_sparse_convolution det_post_sparse_convolution;
 typedef struct det_post_sparse_features det_post_sparse_features;
 typedef struct det_post_sparse_result det_post_sparse_result;
+typedef struct det_post_view_decoder det_post_view_decoder;
+typedef struct det_post_view_decoder_info det_post_view_decoder_info;
+typedef struct det_post_view_camera det_post_view_camera;
+typedef struct det_post_view_motion det_post_view_motion;
+typedef struct det_post_queries det_post_queries;
+typedef struct det_post_view_memory_part det_post_view_memory_part;
+typedef struct det_post_view_memory det_post_view_memory;
 typedef struct det_post_qos det_post_qos;
 typedef struct det_post_graph det_post_graph;
 typedef struct det_post_node det_post_node;
@@ -1094,6 +1101,102 @@ struct det_post_sparse_result {
     size_t num_over_capacity;
 };
 
+/** An open view decoder: the networks of a surround channel behind its backbone (DETR3D, Sparse4D,
+ * StreamPETR), and their memory of past frames. */
+struct det_post_view_decoder {
+    /** Its number; 0 is never a view decoder. */
+    uint64_t id;
+};
+
+/** What a view decoder is. Valid until it is closed. */
+struct det_post_view_decoder_info {
+    /** Names of the classes. */
+    const char *const *class_names;
+    /** Number of `class_names`. */
+    size_t num_classes;
+    /** Number of cameras. */
+    size_t num_cameras;
+    /** Number of feature maps of a frame. */
+    size_t num_maps;
+    /** Number of queries. */
+    size_t num_queries;
+    /** Numbers of a box. */
+    size_t box_len;
+    /** Width of the network's images, to whose pixels matrices lead. */
+    uint32_t input_width;
+    /** Height of the network's images. */
+    uint32_t input_height;
+    /** 1 if queries have logits of centreness and yawness, else 0. */
+    uint32_t has_quality;
+    /** 1 if frames use those before, else 0. */
+    uint32_t has_memory;
+    /** 1 if intrinsic matrices and every camera are required (heads of kind streampetr), else 0. */
+    uint32_t needs_intrinsics;
+    /** 1 if maps and queries are in the memory of a GPU, else 0. */
+    uint32_t is_on_device;
+};
+
+/** A camera of the next frames. */
+struct det_post_view_camera {
+    /** Three rows of four: from a point of the base frame in metres to (u * z, v * z, z), u and v in pixels of
+     * the network's image. */
+    double image_from_base[12];
+    /** Three rows of three: the intrinsic matrix of the network's image; not read where it is not
+     * needed. */
+    double intrinsics[9];
+    /** 1 if maps have it; 0 for a camera that is missing, whose maps are not read. */
+    uint32_t is_present;
+    /** For later versions; 0. */
+    uint32_t reserved;
+};
+
+/** The motion of the vehicle since the frame before. */
+struct det_post_view_motion {
+    /** Seconds between the frames, above 0. */
+    double interval_s;
+    /** Four rows of four: from the base frame of the frame before to the current one. */
+    double current_from_past[16];
+};
+
+/** All queries of a frame, before any threshold, in the memory of the decoder's device. */
+struct det_post_queries {
+    /** `[queries, box_len]`. 11 numbers of DETR3D and Sparse4D: centre in metres, logarithms of three
+     * extents in metres, sine and cosine of the yaw, velocity x, y, z in metres per second. 10 of
+     * StreamPETR, as its head gives them. */
+    const float *boxes;
+    /** Class logits, `[queries, classes]`. */
+    const float *logits;
+    /** Logits of centreness and yawness, `[queries, 2]`; or `NULL`. */
+    const float *quality;
+    /** Number of queries. */
+    size_t num_queries;
+    /** Numbers of a box. */
+    size_t box_len;
+    /** Number of classes. */
+    size_t num_classes;
+};
+
+/** A tensor of a memory of past frames, in host memory. */
+struct det_post_view_memory_part {
+    /** `boxes`, `features` and `confidence` of Sparse4D; `embedding`, `reference_point`, `pose`,
+     * `velocity` and `age` of StreamPETR. */
+    const char *name;
+    /** Row by row. */
+    const float *values;
+    /** Number of `values`. */
+    size_t num_values;
+    /** Number of rows; not read by `det_post_view_decoder_set_memory`. */
+    size_t num_rows;
+};
+
+/** A memory of past frames. */
+struct det_post_view_memory {
+    /** Its tensors. */
+    const det_post_view_memory_part *parts;
+    /** Number of `parts`; 0 for none. */
+    size_t num_parts;
+};
+
 /** Quality of service of a topic: the last `depth` messages are kept. */
 struct det_post_qos {
     /** Messages that are kept for a slow reader. */
@@ -1291,6 +1394,40 @@ det_post_status det_post_workspace_decode_anchor(det_post_workspace workspace, c
  * open a workspace per layer. Without `max_sites` there is memory for as many sites as the taps of
  * all sites of the input can reach. */
 det_post_status det_post_workspace_sparse_convolve(det_post_workspace workspace, const det_post_sparse_convolution *convolution, const det_post_sparse_features *input, const det_post_sparse_result **result);
+
+/** Opens the view decoder of a surround channel of a configuration, on the channel's `device`. Its
+ * `model_path`, the backbone, is not read, unless a head of kind streampetr states no number of cameras
+ * or no size of images. Close it with `det_post_view_decoder_close`. */
+det_post_status det_post_view_decoder_open(const det_post_configuration *configuration, det_post_view_decoder *decoder);
+
+/** Closes a view decoder and frees its memory. If another thread is in a call on it, that call ends as
+ * usual. */
+det_post_status det_post_view_decoder_close(det_post_view_decoder decoder);
+
+/** The lengths of the arrays of a view decoder. */
+det_post_status det_post_view_decoder_get_info(det_post_view_decoder decoder, const det_post_view_decoder_info **info);
+
+/** Sets the CUDA stream (`cudaStream_t` or `CUstream`) of a view decoder on a GPU, as
+ * `det_post_workspace_set_stream` does. */
+det_post_status det_post_view_decoder_set_stream(det_post_view_decoder decoder, void *stream);
+
+/** Sets the cameras of the next frames: before the first one, after a change of calibration, and when one is
+ * missing. */
+det_post_status det_post_view_decoder_set_cameras(det_post_view_decoder decoder, const det_post_view_camera *cameras, size_t num_cameras);
+
+/** Decodes a frame: the outputs of the backbone in its order, float32 or float16, `[cameras, C, H, W]` or in
+ * the head's `feature_layout`, in the memory of the decoder's device. `motion` is `NULL` for a first frame,
+ * which begins with an empty memory; a frame that fails empties it, too. The result is valid until the
+ * next call of this function. */
+det_post_status det_post_view_decoder_run(det_post_view_decoder decoder, const det_post_tensor *maps, size_t num_maps, const det_post_view_motion *motion, const det_post_queries **queries);
+
+/** A copy of the memory of the last frame in host memory, without parts where there is none. Valid until the
+ * next call of this function. */
+det_post_status det_post_view_decoder_get_memory(det_post_view_decoder decoder, const det_post_view_memory **memory);
+
+/** Replaces the memory by a copy that `det_post_view_decoder_get_memory` gave for a decoder of the same files;
+ * without parts, the decoder forgets past frames. */
+det_post_status det_post_view_decoder_set_memory(det_post_view_decoder decoder, const det_post_view_memory *memory);
 
 /** Opens a live node in the graph of the caller, as `det_post run` opens one: parameters and
  * diagnostics, no network. `configuration.channel` is not read. Close it with

@@ -10,7 +10,8 @@
 //! - [`status`]: errors by number. [`log`]: the log of the library.
 //! - [`configuration`], [`frame`], [`detections`], [`report`], [`detector`]: detectors.
 //! - [`workspace`], [`suppression`], [`letterbox`], [`voxels`], [`decoding`], [`sparse`]:
-//!   operations. [`views`]: decoders of feature maps.
+//!   operations. [`views`], [`view_arrays`]: decoders of feature
+//!   maps.
 //! - [`node`], [`graph`]: the live node in a ROS graph of the caller.
 //!
 //! Names of Rust become names of C: `Frame` is `det_post_frame`. Structs hold numbers,
@@ -43,6 +44,7 @@ mod sparse_gpu;
 pub mod status;
 pub mod suppression;
 pub mod tensors;
+pub mod view_arrays;
 pub mod views;
 pub mod voxels;
 pub mod workspace;

@@ -210,7 +210,7 @@ def test_what_does_not_fit_is_refused() -> None:
         with pytest.raises(ValueError, match=words):
             call()
     with pytest.raises(RuntimeError, match="6 cameras and 64 channels"):
-        decoder.run([maps[1], maps[0][:, :32].copy(), maps[2]])
+        decoder.run([maps[0][:, :32].copy(), maps[1], maps[2]])
     fresh = det_post.ViewDecoder(Path(str(FILES)) / "detr3d_c64" / "params.yaml", device="cpu")
     with pytest.raises(ValueError, match="before the cameras are set"):
         fresh.run(maps)

@@ -16,7 +16,7 @@ use syn::{
 use super::root;
 
 /// The files, in the order of the header.
-const FILES: [&str; 19] = [
+const FILES: [&str; 20] = [
     "lib",
     "status",
     "log",
@@ -33,6 +33,7 @@ const FILES: [&str; 19] = [
     "decoding_settings",
     "decoding",
     "sparse",
+    "view_arrays",
     "views",
     "graph",
     "node",

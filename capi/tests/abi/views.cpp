@@ -128,9 +128,8 @@ private:
 bool are_same(const Found & a, const Found & b)
 {
   for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i].size() != b[i].size() || std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) != 0) {
-      return false;
-    }
+    if (a[i].size() != b[i].size()) {return false;}
+    if (!a[i].empty() && std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) != 0) {return false;}
   }
   return true;
 }
@@ -176,7 +175,7 @@ void misuse(Decoder & decoder, const Frame & frame, std::vector<det_post_view_ca
   const det_post_queries * queries = nullptr;
   expect_error(
     det_post_view_decoder_run(object, nullptr, 0, nullptr, &queries), DET_POST_ERROR_ARGUMENT, object.id,
-    "0 feature maps", "no maps");
+    "before the cameras are set", "no cameras");
   det_post_view_motion motion = frame.motion;
   motion.interval_s = 0;
   expect_error(

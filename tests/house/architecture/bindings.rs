@@ -159,10 +159,10 @@ fn python_arguments() -> BTreeMap<String, BTreeSet<String>> {
             class.clear();
         }
         let (name, mut signature) = rest.split_once('(').map(|(a, b)| (a, b.to_owned())).unwrap();
-        while !signature.contains("...") {
+        while !signature.contains(") ->") {
             signature += lines.next().unwrap();
         }
-        let signature = signature.split("->").next().unwrap();
+        let signature = signature.split(") ->").next().unwrap();
         // Commas in brackets separate no arguments.
         let (mut depth, mut arguments) = (0, vec![String::new()]);
         for letter in signature.chars() {

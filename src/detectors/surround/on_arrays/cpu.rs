@@ -1,7 +1,7 @@
 //! On the CPU.
 
 use super::memory::Memory;
-use super::{Queries, argument};
+use super::types::{Queries, argument};
 use crate::detectors::surround::matrices::RigMatrices;
 use crate::detectors::surround::streampetr::{
     CameraMatrices, Lengths, Signature, Specs, StatedImages, StreamPetr, StreamPetrFamily,

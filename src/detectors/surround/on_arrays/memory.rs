@@ -1,21 +1,9 @@
 //! The memory of past frames as tensors by name.
 
-use super::{QUERY_BOX, argument};
+use super::types::{MemoryPart, QUERY_BOX, argument};
 use crate::detectors::surround::streampetr::{MEMORY_PARTS, MemoryValues};
 use det_post_infer::view_decoder::CachedAnchors;
 use det_post_types::Result;
-
-/// A tensor of a memory.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MemoryPart {
-    /// Its name: `boxes`, `features`, `confidence` of Sparse4D; `embedding`, `reference_point`, `pose`,
-    /// `velocity`, `age` of StreamPETR.
-    pub name: &'static str,
-    /// Rows, and the sizes of a row.
-    pub shape: Vec<usize>,
-    /// Row by row.
-    pub values: Vec<f32>,
-}
 
 /// A memory as the networks have it.
 pub(super) enum Memory {

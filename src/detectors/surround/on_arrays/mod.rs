@@ -19,72 +19,23 @@ mod cpu;
 mod cuda;
 mod memory;
 mod setup;
+mod types;
 
-pub use memory::MemoryPart;
+pub use types::{ArrayCamera, MemoryPart, Queries, ViewSizes};
 
 use self::memory::Memory;
 use self::setup::{backbone_tensors, matrices_of, sizes_of_views};
+use self::types::{STREAMPETR_BOX, argument, argument_error};
 use super::matrices::RigMatrices;
 use super::streampetr::{Specs, StreamPetrFamily};
-use super::{STAGE, Step, ViewFamily};
+use super::{Step, ViewFamily};
 use crate::config::{SurroundConfig, SurroundDecoder};
 #[cfg(feature = "cuda")]
 use det_post_infer::view_decoder::QueryBuffers;
 use det_post_ops::device::Device;
 #[cfg(feature = "cuda")]
 use det_post_ops::device::cuda::{DeviceTensor, Stream};
-use det_post_types::{Error, ErrorKind, QueryBox, Result, Size, Stamp, TensorView};
-
-/// Numbers of a query of StreamPETR.
-const STREAMPETR_BOX: usize = det_post_ops::decode::streampetr::NUM_BOX_CHANNELS;
-/// Numbers of a query of the other families.
-const QUERY_BOX: usize = size_of::<QueryBox>() / size_of::<f32>();
-
-/// The lengths of a decoder's arrays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ViewSizes {
-    /// Cameras.
-    pub num_cameras: usize,
-    /// Size of the network's images, to whose pixels the matrices lead.
-    pub input_size: Size,
-    /// Feature maps of a frame: the outputs of the backbone that are read.
-    pub num_maps: usize,
-    /// Queries.
-    pub num_queries: usize,
-    /// Classes.
-    pub num_classes: usize,
-    /// Numbers of a box.
-    pub box_len: usize,
-    /// Whether there are logits of centreness and yawness.
-    pub has_quality: bool,
-    /// Whether frames use those before.
-    pub has_memory: bool,
-    /// Whether intrinsic matrices are needed, and every camera.
-    pub needs_intrinsics: bool,
-}
-
-/// A camera of a frame.
-#[derive(Clone, Copy, Debug)]
-pub struct ArrayCamera {
-    /// From a point of the base frame in metres to `(u * z, v * z, z)`, u and v in pixels of the
-    /// network's image.
-    pub image_from_base: [[f64; 4]; 3],
-    /// The intrinsic matrix of the network's image.
-    pub intrinsics: Option<[[f64; 3]; 3]>,
-    /// Whether there are maps of it; those of a camera without are not read.
-    pub is_present: bool,
-}
-
-/// The queries of a frame.
-#[derive(Clone, Copy, Debug)]
-pub struct Queries<'a> {
-    /// `[Q, box_len]`.
-    pub boxes: &'a [f32],
-    /// `[Q, classes]`.
-    pub logits: &'a [f32],
-    /// Logits of centreness and yawness, `[Q, 2]`.
-    pub quality: Option<&'a [f32]>,
-}
+use det_post_types::{Result, Stamp, TensorView};
 
 /// A decoder of feature maps on arrays.
 pub struct ViewDecoder {
@@ -337,12 +288,4 @@ impl Network {
             Self::Cuda(network) => network.lengths(),
         }
     }
-}
-
-fn argument_error(message: &str) -> Error {
-    Error::new(ErrorKind::Argument, STAGE, message.to_owned())
-}
-
-fn argument<T>(message: String) -> Result<T> {
-    Err(argument_error(&message))
 }

@@ -2,7 +2,7 @@
 
 use nalgebra::Matrix4;
 
-use super::{ArrayCamera, QUERY_BOX, ViewSizes};
+use super::types::{ArrayCamera, QUERY_BOX, ViewSizes};
 use crate::config::SurroundConfig;
 use crate::detectors::surround::ViewFamily;
 use crate::detectors::surround::matrices::ViewMatrices;
