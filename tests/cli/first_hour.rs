@@ -180,7 +180,9 @@ fn misfits_of_tensors_name_the_channel_and_the_key() {
     network(&path("theirs.onnx"), &[("images", 4)], [1, 84, 84], false);
     let like = "replay TOWN --device cpu --like yolo_ros -p image_topic:=/camera_0/image";
     let theirs = ["model: as camera.model_path: ", "images f32 [1, 4, 64, 64]"];
-    typed(&format!("{like} -p model:=FOLDER/theirs.onnx"), &theirs);
+    for more in ["", " -p isolate:=true"] {
+        typed(&format!("{like} -p model:=FOLDER/theirs.onnx{more}"), &theirs);
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 
 use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 
+use crate::config::{ChannelConfig, Config};
 use det_post_types::{Error, ErrorKind, Result};
 
 /// The stage of errors of the proxy and its process.
@@ -158,6 +159,27 @@ impl Message {
 
 pub(super) fn malformed() -> Error {
     Error::new(ErrorKind::Message, STAGE, "a message between the processes is malformed")
+}
+
+/// Appends the parameters of a channel, and the keys of another node that they come from, which errors
+/// of the process name.
+pub(super) fn put_channel(message: &mut Message, config: &ChannelConfig) {
+    let keys: Vec<_> = config.users_keys().collect();
+    message.put_text(&config.to_yaml()).put_u32(keys.len() as u32);
+    for (name, key) in keys {
+        message.put_text(name).put_text(key);
+    }
+}
+
+/// Reads what [`put_channel`] wrote of the channel of a name.
+pub(super) fn take_channel(message: &Message, name: &str) -> Result<ChannelConfig> {
+    let channels = Config::parse(message.text()?)?.channels;
+    let found = channels.into_iter().find(|channel| channel.name == name);
+    let mut channel = found.ok_or_else(malformed)?;
+    for _ in 0..message.u32()? {
+        channel.name_users_key(message.text()?, message.text()?);
+    }
+    Ok(channel)
 }
 
 /// Appends an error.

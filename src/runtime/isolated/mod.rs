@@ -29,7 +29,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use memory::PayloadBuffer;
-use message::{Message, STAGE, malformed, request, response, take_error};
+use message::{Message, STAGE, malformed, put_channel, request, response, take_error};
 pub use serve::serve;
 use wire::DetectionBuffers;
 
@@ -99,7 +99,7 @@ impl Proxy {
             in_flight: SingleFrame::none(),
         };
         let message = proxy.message.start(request::START);
-        message.put_text(&config.name).put_text(&device.to_string()).put_text(&config.to_yaml());
+        put_channel(message.put_text(&config.name).put_text(&device.to_string()), config);
         proxy.ask(START_TIMEOUT, response::STARTED)?;
         proxy.info = wire::take_info(&proxy.message)?;
         let info = &mut proxy.info;
@@ -246,7 +246,7 @@ impl Detector for Proxy {
     }
 
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
-        self.message.start(request::RECONFIGURE).put_text(&config.to_yaml());
+        put_channel(self.message.start(request::RECONFIGURE), config);
         self.ask(FRAME_TIMEOUT, response::DONE)
     }
 

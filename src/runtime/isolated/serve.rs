@@ -7,9 +7,9 @@ use std::os::unix::net::UnixStream;
 use super::child;
 use super::frame::{DecodedFrame, take_frame};
 use super::memory::PayloadView;
-use super::message::{Message, STAGE, malformed, put_error, request, response};
+use super::message::{Message, STAGE, malformed, put_error, request, response, take_channel};
 use super::wire;
-use crate::config::{ChannelConfig, Config};
+use crate::config::ChannelConfig;
 use crate::detectors::{Detector, FrameInput, FrameSet, MAX_INPUTS};
 use crate::runtime::message_buffer::InputView;
 use det_post_types::{DeviceChoice, Error, ErrorKind, FrameReport, Result, Stage};
@@ -93,7 +93,7 @@ impl<M: Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>>> Serving<M
                 prepare(detector.as_mut(), received, memory)?;
             }
             (request::RECONFIGURE, Some(detector)) => {
-                detector.reconfigure(&channel(&self.name, received.text()?)?)?;
+                detector.reconfigure(&take_channel(received, &self.name)?)?;
             }
             (request::RESET, Some(detector)) => detector.reset()?,
             (request::WARM_UP, Some(detector)) => detector.warm_up()?,
@@ -106,7 +106,7 @@ impl<M: Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>>> Serving<M
     fn start(&mut self, received: &Message, sent: &mut Message) -> Result<()> {
         self.name = received.text()?.to_owned();
         let device: DeviceChoice = received.text()?.parse()?;
-        let config = channel(&self.name, received.text()?)?;
+        let config = take_channel(received, &self.name)?;
         let detector = self.detector.insert((self.make)(&config, device)?);
         self.stages.clone_from(&detector.info().stages);
         wire::put_info(sent.start(response::STARTED), detector.info());
@@ -145,11 +145,4 @@ fn prepare(detector: &mut dyn Detector, received: &Message, memory: &PayloadView
     let DecodedFrame { views, calibrations, .. } = take_frame(received, memory.bytes())?;
     let view = views[0].as_ref().ok_or_else(malformed)?;
     detector.prepare(index, &view.input_with(calibrations[0].as_ref()))
-}
-
-/// The channel of a configuration.
-fn channel(name: &str, yaml: &str) -> Result<ChannelConfig> {
-    let config = Config::parse(yaml)?;
-    let found = config.channels.into_iter().find(|channel| channel.name == name);
-    found.ok_or_else(malformed)
 }
