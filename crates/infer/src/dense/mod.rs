@@ -12,12 +12,14 @@ mod passes;
 mod plan;
 mod program;
 mod run;
+mod studied;
 mod study;
 mod table;
 
 pub use engine::DenseEngine;
 pub use plan::{Buffer, Cost, Job, Kind, Plan, Precision, Precisions, Role, Step};
-pub(crate) use study::{StudiedEngine, Study};
+pub(crate) use studied::StudiedEngine;
+pub(crate) use study::Study;
 pub use table::Table;
 
 use std::path::Path;

@@ -3,7 +3,6 @@
 use super::super::function::Function;
 use super::super::graph::{Element, Graph, Id, Node, Operation, Reduction};
 use super::super::program::Instructions;
-use super::Precision;
 use half::f16;
 
 /// The elements of values and of products.
@@ -17,19 +16,19 @@ pub(super) struct Elements {
 }
 
 impl Elements {
-    /// Of all values and nodes of a graph. With [`Precision::F16`], what a convolution or product reads, and what leads
+    /// Of all values and nodes of a graph. With halves, what a convolution or product reads, and what leads
     /// there, has 16-bit floats, but for
     ///
     /// - layers that are kept, or whose weights are beyond 16-bit floats: they read and write 32-bit floats, and so do
     ///   the convolutions and products that read what they wrote, also after layers that only move or choose values;
     /// - what a normalization or a softmax reads, and the squares that a normalization in parts sums.
-    pub(super) fn of(graph: &Graph, precision: Precision) -> Self {
+    pub(super) fn of(graph: &Graph, with_halves: bool) -> Self {
         let mut elements = Self {
             is_half: vec![false; graph.values.len()],
             is_wide: vec![false; graph.values.len()],
-            is_exact: vec![precision == Precision::F32; graph.nodes.len()],
+            is_exact: vec![!with_halves; graph.nodes.len()],
         };
-        if precision == Precision::F16 {
+        if with_halves {
             elements.keep(graph);
             elements.protect(graph);
             elements.spread(graph);

@@ -100,7 +100,7 @@ impl Plan {
         inputs: &[ElementType],
         outputs: &[ElementType],
     ) -> Result<Self> {
-        let elements = Elements::of(graph, precision);
+        let elements = Elements::of(graph, precision == Precision::F16);
         let placed = place::place(graph, &elements, inputs, outputs);
         let (steps, mut buffers) = emit::emit(graph, placed, &elements)?;
         let steps = batches::join(steps);
