@@ -182,7 +182,10 @@ mod tests {
         let far = matched(&[aligned(0, 0.9, 0.0)], &[aligned(0, 0.9, 6.0)]);
         assert_eq!((far.num_unmatched, far.num_apart()), ([1, 1], 2));
         let close = matched(&[aligned(0, 0.34, 0.0)], &[]);
-        assert_eq!((close.num_unmatched, close.num_at_threshold, close.num_apart()), ([1, 0], 1, 0));
+        assert_eq!(
+            (close.num_unmatched, close.num_at_threshold, close.num_apart()),
+            ([1, 0], 1, 0)
+        );
         let lower = matched(&[aligned(0, 0.9, 0.0)], &[aligned(0, 0.8, 0.0)]);
         assert_eq!((lower.num_matched, lower.num_other_scores, lower.num_apart()), (1, 1, 1));
     }

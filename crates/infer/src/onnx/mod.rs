@@ -75,7 +75,8 @@ pub(super) enum Source {
 /// A node: one operation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Node<'a> {
-    name: &'a str,
+    /// Its name; empty where the file gives none.
+    pub(super) name: &'a str,
     /// The operator.
     pub(super) operator: &'a str,
     /// The operator set; empty is ONNX's own.
