@@ -1,8 +1,8 @@
 // Softmax along a dimension: crates/ops/src/dense/softmax/mod.rs.
 //
-// A block has 16 rows, see dense/rows.cuh; of rows up to 32 elements from f16 to f16 a thread has
-// one, and adds its elements in the same order. Reads: the source, before a store of the same row.
-// Writes: the target.
+// A block has 16 rows, see dense/rows.cuh; of rows up to 32 elements a thread has one, and adds
+// its elements in the same order. Reads: the source, before a store of the same row. Writes: the
+// target.
 
 #include "dense/activation.cuh"
 #include "dense/rows.cuh"
@@ -88,44 +88,55 @@ __device__ inline void add_up(float (&lanes)[kLen]) {
     }
 }
 
-// Of up to kLen elements, without a logarithm, from f16 to f16.
-template <uint32_t kLen>
-__device__ void short_row(const Args& args) {
-    const uint32_t row = blockIdx.x * kShortThreads + threadIdx.x;
-    if (row >= args.dims.num_rows) return;
+// The elements of a row, -infinity behind the last.
+template <uint32_t kLen, typename T>
+__device__ void load_row(const Args& args, uint32_t from, float (&values)[kLen]) {
     const uint32_t len = args.dims.len;
-    const auto& strides = args.source.strides;
-    const uint32_t from = dense::row_offset(args.dims, row, strides);
-    float values[kLen], sums[kLen];
-    float largest = -INFINITY;
-    // One dimension is along a row.
-    const uint32_t step = strides[args.dims.num_kept];
     if (args.is_vector != 0 && len == kLen) {
 #pragma unroll
         for (uint32_t i = 0; i < kLen; i += dense::kVector) {
             float eight[dense::kVector];
-            dense::load_floats<__half>(args.source, from + i, eight);
+            dense::load_floats<T>(args.source, from + i, eight);
 #pragma unroll
             for (uint32_t j = 0; j < dense::kVector; ++j) values[i + j] = eight[j];
         }
-    } else {
-#pragma unroll
-        for (uint32_t i = 0; i < kLen; ++i) {
-            values[i] = i < len ? dense::load_of<__half>(args.source, from + i * step) : -INFINITY;
-        }
+        return;
     }
+    const uint32_t step = args.source.strides[args.dims.num_kept];
+#pragma unroll
+    for (uint32_t i = 0; i < kLen; ++i) {
+        values[i] = i < len ? dense::load_of<T>(args.source, from + i * step) : -INFINITY;
+    }
+}
+
+// Of up to kLen elements along one dimension, without a logarithm, to f16 if kFast, else f32.
+template <uint32_t kLen, bool kFast>
+__device__ void short_row(const Args& args) {
+    const uint32_t row = blockIdx.x * kShortThreads + threadIdx.x;
+    if (row >= args.dims.num_rows) return;
+    const uint32_t len = args.dims.len;
+    const uint32_t from = dense::row_offset(args.dims, row, args.source.strides);
+    float values[kLen], sums[kLen];
+    if (args.source.element == dense::kF16)
+        load_row<kLen, __half>(args, from, values);
+    else
+        load_row<kLen, float>(args, from, values);
+    float largest = -INFINITY;
 #pragma unroll
     for (uint32_t i = 0; i < kLen; ++i) largest = dense::larger(largest, values[i]);
 #pragma unroll
     for (uint32_t i = 0; i < kLen; ++i) {
-        values[i] = term<true>(values[i], largest);
+        values[i] = term<kFast>(values[i], largest);
         sums[i] = i < len ? values[i] : 0.0f;
     }
     add_up(sums);
     const float sum = sums[0];
     const uint32_t to = dense::row_offset(args.dims, row, args.target.strides);
     const auto store = [&](uint32_t at, float value) {
-        reinterpret_cast<__half*>(args.target.bytes.data)[at] = __float2half_rn(value);
+        if constexpr (kFast)
+            reinterpret_cast<__half*>(args.target.bytes.data)[at] = __float2half_rn(value);
+        else
+            reinterpret_cast<float*>(args.target.bytes.data)[at] = value;
     };
     if (args.weights.bytes.len != 0) {
         const auto& of_weights = args.weights.strides;
@@ -141,16 +152,16 @@ __device__ void short_row(const Args& args) {
             sums[i] = 0.0f;
             if (i < len) {
                 const float weight = __uint_as_float(dense::widened(args.weights, raw[i]));
-                sums[i] = dense::quotient<true>(values[i], sum) * weight;
+                sums[i] = dense::quotient<kFast>(values[i], sum) * weight;
             }
         }
         add_up(sums);
         return store(to, sums[0]);
     }
-    const uint32_t target_step = args.target.strides[args.dims.num_kept];
+    const uint32_t step = args.target.strides[args.dims.num_kept];
 #pragma unroll
     for (uint32_t i = 0; i < kLen; ++i) {
-        if (i < len) store(to + i * target_step, dense::quotient<true>(values[i], sum));
+        if (i < len) store(to + i * step, dense::quotient<kFast>(values[i], sum));
     }
 }
 
@@ -160,6 +171,11 @@ __device__ void rows(const Args& args) {
     } else {
         args.is_fast != 0 ? rows<true, float>(args) : rows<false, float>(args);
     }
+}
+
+template <uint32_t kLen>
+__device__ void short_row(const Args& args) {
+    args.is_fast != 0 ? short_row<kLen, true>(args) : short_row<kLen, false>(args);
 }
 
 }  // namespace dense_softmax

@@ -335,11 +335,9 @@ struct Input {
           first((warp - kWarps) * kEach),
           first_row(blockIdx.x * kRows + first) {}
 
-    // Waits for the block, although an arrival would do: compute-sanitizer reports a warp that
-    // arrives at a barrier of all threads and ends as divergence.
     __device__ static void pass() {
         __syncwarp();
-        asm volatile("bar.sync 7, %0;" ::"n"(kThreads) : "memory");
+        asm volatile("bar.arrive 7, %0;" ::"n"(kThreads) : "memory");
     }
     // Rows of f32 to the boxes; zeros if there are none.
     __device__ void load_boxes(const Slice<const float>& from, uint32_t stride, uint32_t num,

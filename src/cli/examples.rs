@@ -21,7 +21,6 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "det_post check yolo11n.onnx",
             "det_post check --model yolo11n.onnx --topic /image_raw > my.param.yaml",
-            "det_post check --compare-precision drive --model yolo11n.onnx --topic /image_raw",
         ],
     ),
     (

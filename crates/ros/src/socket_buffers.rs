@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn a_limit_below_the_wanted_size_is_reported() {
         let warning = warning_for(212_992).unwrap();
-        assert!(warning.contains("may hold 212992 bytes"), "{warning}");
+        assert!(warning.contains("limited to 212992 bytes"), "{warning}");
         assert!(warning.contains("rmem_max=33554432"), "{warning}");
         assert_eq!(warning_for(WANTED_BYTES), None);
     }

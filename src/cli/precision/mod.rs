@@ -74,7 +74,7 @@ pub(super) fn compare(
         else {
             continue;
         };
-        report.channels.push(compared(channel, wide, half));
+        report.channels.push(compared(channel, &wide, &half));
     }
     let text = if as_json { report.to_json()? } else { report.to_text() };
     stdout::print(&text)?;
@@ -159,7 +159,7 @@ fn prepare(channel: &mut ChannelConfig, precision: Precision, study: &LayerStudy
     Ok(())
 }
 
-fn compared(channel: &ChannelConfig, wide: Run, half: Run) -> ChannelReport {
+fn compared(channel: &ChannelConfig, wide: &Run, half: &Run) -> ChannelReport {
     let mut matches = Matches::new(channel.kind.lowest_score_threshold());
     let numbers = wide.frames.keys().chain(half.frames.keys());
     for number in numbers.copied().collect::<std::collections::BTreeSet<u64>>() {

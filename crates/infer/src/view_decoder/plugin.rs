@@ -68,7 +68,7 @@ pub(crate) fn cut(path: &Path) -> Result<Option<Vec<u8>>> {
     let maps: Vec<&str> = node.inputs.iter().filter(is_map).copied().collect();
     let mut backbone = write::without_node(&bytes, node.bytes, &maps)?;
     for input in &node.inputs {
-        let Some(Source::Input(at)) = source(&input) else { continue };
+        let Some(Source::Input(at)) = source(input) else { continue };
         let is_read = |other: &Node<'_>| other.bytes != node.bytes && other.inputs.contains(input);
         if !model.graph.nodes.iter().any(is_read) {
             backbone = without_input(&backbone, &model.graph.inputs[at])?;

@@ -76,5 +76,5 @@ pub(super) fn argument_error(message: &str) -> Error {
 /// # Errors
 /// Always.
 pub(super) fn argument<T>(message: String) -> Result<T> {
-    Err(argument_error(&message))
+    Err(Error::new(ErrorKind::Argument, STAGE, message))
 }

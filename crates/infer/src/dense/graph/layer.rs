@@ -129,7 +129,9 @@ fn unknown(entry: &str, mut layers: Vec<&str>) -> Error {
 fn names(entry: &str, node: &onnx::Node<'_>) -> bool {
     let is_word = |c: char| c.is_alphanumeric();
     let begins = |name: &str| match name.strip_prefix(entry) {
-        Some(rest) => !entry.is_empty() && !(entry.ends_with(is_word) && rest.starts_with(is_word)),
+        Some(rest) => {
+            !entry.is_empty() && (!entry.ends_with(is_word) || !rest.starts_with(is_word))
+        }
         None => false,
     };
     begins(node.name())

@@ -36,13 +36,12 @@ pub struct SoftmaxArgs<'a> {
 mirrors!(SoftmaxArgs<'_>, "dense/softmax.cu", "Args");
 
 impl SoftmaxArgs<'_> {
-    /// Whether `dense_softmax_short_*` of rows up to `most` values takes them: from f16 to f16 by
-    /// fast exponentials, one dimension along a row, no logarithm.
+    /// Whether `dense_softmax_short_*` of rows up to `most` values takes them: one dimension along
+    /// a row, fast exponentials to f16 and others to f32, no logarithm.
     #[must_use]
     pub fn is_short(&self, most: u32) -> bool {
-        let is_half = [self.source.element, self.target.element].iter().all(|&e| e == F16);
         let is_row = self.dims.len <= most && self.dims.num_kept + 1 == self.dims.rank;
-        is_half && is_row && self.is_fast != 0 && self.is_log == 0
+        is_row && (self.is_fast != 0) == (self.target.element == F16) && self.is_log == 0
     }
 }
 
