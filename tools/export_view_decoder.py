@@ -169,7 +169,7 @@ def node_state(tensors, settings, given):
 
 
 def shaped(name, values, state, queries):
-    """Values without leading dimensions of 1; those of a list in the shape that follows from its length."""
+    """Values without leading dimensions of 1; values of a list in the shape that follows from its length."""
     while values.ndim > 2 and values.shape[0] == 1:
         values = values[0]
     norm = r"\.norms\.|\.position_encoder\.[14]\.|^cls_branches\.\d+\.[14]\."

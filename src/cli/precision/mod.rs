@@ -52,7 +52,7 @@ struct Run {
 /// Runs both precisions and prints what differs.
 ///
 /// # Errors
-/// `Config` for a channel whose network runs elsewhere; those of a replay; `Model` for a network that the engine cuda
+/// `Config` for a channel whose network runs elsewhere; the errors of a replay; `Model` for a network that the engine cuda
 /// does not cover and for a name of `engine.keep_f32` that it does not have.
 pub(super) fn compare(
     arguments: &PrecisionArguments,

@@ -1,6 +1,6 @@
 //! docs/bindings.md: which binding has which operation and option.
 //!
-//! The rows are those of `bindings.txt`; every name in them is looked up where it is declared: functions of
+//! The rows are in `bindings.txt`; every name in them is looked up where it is declared: functions of
 //! the crates, `_ops.pyi`, `python/src/gpu`, `det_post.h`, keys of docs/parameters.md. Operations, arguments
 //! and fields that no row has fail as well, so that a new one gets its row.
 //!
@@ -28,7 +28,7 @@ Made from the declarations by `DET_POST_BLESS=1 cargo test --test house bindings
 |---|---|---|---|---|---|
 ";
 
-/// Classes of channels, whose arguments are those of a parameter file.
+/// Classes of channels, whose arguments are the keys of a parameter file.
 const CHANNELS: [&str; 3] = ["Camera.", "Lidar.", "Surround."];
 
 /// A row of names, or why there are none.

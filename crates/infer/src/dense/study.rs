@@ -52,7 +52,7 @@ impl Study {
     /// Adds what a step has written; `read` gives the values of a window.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// The errors of `read`.
     pub(crate) fn see(
         &self,
         step: usize,

@@ -2,7 +2,7 @@
 //!
 //! Its inputs are the feature maps of a backbone in the same file, the matrices of the cameras and
 //! maybe weights as initializers; other weights are attributes, tensors or lists of floats in the
-//! order of torch. Names are those of [`NAMES`]. The weights become a file of safetensors; engines
+//! order of torch. [`NAMES`] lists the names. The weights become a file of safetensors; engines
 //! load the file without the node ([`cut`]), so that it is backbone and weights at once.
 //!
 //! Attributes of one integer that are known have to agree with the facts; others are not read. The
@@ -289,7 +289,7 @@ fn stack_projections(state: &mut BTreeMap<String, Found>) -> Result<()> {
     Ok(())
 }
 
-/// Gives lists the shapes that follow from their lengths and those of their biases.
+/// Gives lists the shapes that follow from their lengths and the lengths of their biases.
 fn give_shapes(state: &mut BTreeMap<String, Found>, facts: &Detr3d) -> Result<()> {
     let lens: BTreeMap<String, usize> =
         state.iter().map(|(name, tensor)| (name.clone(), tensor.values.len())).collect();

@@ -6,7 +6,7 @@
 //! | `detr3d`, `sparse4d` | 11: centre in metres, logarithms of three extents, sine and cosine of the yaw, velocity x, y, z | [`decode_query`](det_post_ops::decode::query::decode_query()) |
 //! | `streampetr` | 10: as the head gives them | [`decode_streampetr`](det_post_ops::decode::streampetr::decode_streampetr()) |
 //!
-//! Maps are those of a backbone, as a channel of the same configuration takes them. The backbone is
+//! Maps are the outputs of a backbone, as a channel of the same configuration takes them. The backbone is
 //! not run; it is loaded only for a head of kind `streampetr` that states no number of cameras or
 //! no size of images.
 //!

@@ -39,7 +39,7 @@ pub struct ArrayCamera {
     pub image_from_base: [[f64; 4]; 3],
     /// The intrinsic matrix of the network's image.
     pub intrinsics: Option<[[f64; 3]; 3]>,
-    /// Whether there are maps of it; those of a camera without are not read.
+    /// Whether there are maps of it; without, its maps are not read.
     pub is_present: bool,
 }
 

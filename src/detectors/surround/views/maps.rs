@@ -64,7 +64,7 @@ impl ViewMaps {
     /// Writes all levels from the outputs of a backbone.
     ///
     /// # Errors
-    /// `Inference` when an output is not of the views, channels and size of its level; those of
+    /// `Inference` when an output is not of the views, channels and size of its level; the errors of
     /// `output`.
     pub(in crate::detectors::surround) fn write<'t>(
         &mut self,
@@ -129,7 +129,7 @@ pub(in crate::detectors::surround) fn device_maps(
 /// The outputs of a backbone, by level.
 ///
 /// # Errors
-/// `Inference` when an output is not of the views and channels; those of `output`.
+/// `Inference` when an output is not of the views and channels; the errors of `output`.
 #[cfg(feature = "cuda")]
 pub(in crate::detectors::surround) fn device_sources<'a>(
     output: impl Fn(usize) -> Result<&'a DeviceTensor>,

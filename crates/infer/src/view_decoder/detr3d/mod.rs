@@ -48,7 +48,7 @@ const REFERENCES: &str = "reference_points";
 
 /// The outputs of the refinement that are computed.
 const NUM_REGRESSED: usize = 10;
-/// The widths of the refinement that are read: from centre, extents and yaw alone.
+/// The widths of the refinement that are read: from centre, extents and yaw.
 const REGRESSION_WIDTHS: std::ops::RangeInclusive<usize> = 8..=64;
 
 /// A DETR3D decoder in f32, folded.

@@ -210,7 +210,7 @@ impl Emitter<'_> {
         if self.is_exact { ElementType::F32 } else { ElementType::F16 }
     }
 
-    /// Whether products of the node in progress read a value where it has elements of a type. Those of 32-bit floats
+    /// Whether products of the node in progress read a value where it has elements of a type. Products of 32-bit floats
     /// also read what others need as 16-bit floats.
     fn is_read(&self, id: Id, element: ElementType) -> bool {
         let is_half = self.is_exact && self.elements.is_half[id] && element == ElementType::F16;
