@@ -64,13 +64,17 @@ struct Stack {
           weights(args, shared, warp),
           constants(shared.constants[warp].layers[0][0]) {}
 
+    // Named barriers want whole warps: lanes that have waited for copies may be apart.
     __device__ static void synchronize(const Job& job, uint32_t index) {
+        __syncwarp();
         asm volatile("bar.sync %0, %1;" ::"r"(index + 1), "r"(job.num_warps * kLanes) : "memory");
     }
     __device__ static void await_input() {
+        __syncwarp();
         asm volatile("bar.sync 7, %0;" ::"n"(kThreads) : "memory");
     }
     __device__ static void await_boxes() {
+        __syncwarp();
         asm volatile("bar.sync 6, %0;" ::"n"(kWarps * kLanes) : "memory");
     }
 

@@ -91,7 +91,8 @@ enum Command {
     /// Compares detections with truth: AP, errors and calibration, per class and distance.
     #[command(after_help = examples::help("eval"))]
     Eval(eval::EvalArguments),
-    /// Runs as a ROS 2 node; `det_post --ros-args …` without a command is the same.
+    /// Runs as a ROS 2 node that publishes detections on `/det_post/CHANNEL/detections`, markers and
+    /// debug images below it, and `/diagnostics`; `det_post --ros-args …` without a command is the same.
     #[command(after_help = examples::help("run"))]
     Run(run::RunArguments),
     /// Simulates a drive with ground truth and writes it as a recording.

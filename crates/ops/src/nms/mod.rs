@@ -23,8 +23,8 @@
 //!   positions in the slice of candidates.
 //! - Greedy kinds give exactly the sequential result: a candidate is suppressed
 //!   if a kept candidate that ranks above suppresses it; [`fast`], [`bev_fast`]
-//!   and [`soft`] state theirs. A spatial hash grid finds neighbours, which
-//!   changes the time and not the result.
+//!   and [`soft`] state theirs. Of many candidates a spatial hash grid finds
+//!   neighbours, which changes the time and not the result.
 //! - Every candidate is processed. [`Workspace`] and `keep` allocate only for
 //!   more candidates than ever before; on the device the capacity is fixed.
 
