@@ -297,7 +297,10 @@ fn parameters(
     };
     let output = node.expand(&output(p, name));
     let mut publish = PublishConfig::read(p, node, &output, &facts);
-    let Sensor { kind, engine, jpeg } = sensor(p, head, facts, inputs.len());
+    let Sensor { mut kind, engine, jpeg } = sensor(p, head, facts, inputs.len());
+    if let ChannelKind::Lidar(lidar) = &mut kind {
+        lidar.densification.rename_motion(|topic| node.expand(topic));
+    }
     publish.format.keypoint_threshold = kind.lowest_score_threshold();
     let own_device = p.optional(
         "device",

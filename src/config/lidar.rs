@@ -7,6 +7,7 @@ use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k, score
 use super::classes::{class_filter, per_class};
 use super::clouds::CloudsConfig;
 use super::declaration::Change::{Fixed, Live};
+use super::densification::DensificationConfig;
 use super::engine::{engine, model_path};
 use super::head::{CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, ProposalFacts};
 use super::memory::{Buffers, bytes, check_left};
@@ -14,7 +15,7 @@ use super::nms::nms_3d;
 use super::paths::PathUse;
 use super::reader::Reader;
 use super::value::Length::{OneOrMore, OneOrPerClass};
-use super::value::{above, integer, list, number, one_of, path, text};
+use super::value::{above, integer, list, number, one_of, path};
 use super::zero_copy::zero_copy;
 use det_post_types::{
     Candidate, CenterDecode, EncoderPrecision, EngineOptions, Nms3d, Object3d, ProposalDecode,
@@ -72,17 +73,6 @@ pub struct SparseEncoderConfig {
     pub level_capacities: Option<Vec<usize>>,
 }
 
-/// The merging of past sweeps with the current one.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DensificationConfig {
-    /// Past sweeps merged into the current one.
-    pub num_past_sweeps: usize,
-    /// Fixed frame through which past sweeps are transformed.
-    pub world_frame: String,
-    /// Older sweeps are not merged.
-    pub max_sweep_age_s: f32,
-}
-
 impl LidarConfig {
     pub(super) fn read(
         p: &mut Reader<'_>,
@@ -126,29 +116,7 @@ impl LidarConfig {
             candidate_capacity: candidate_capacity(p),
             pre_nms_top_k: pre_nms_top_k(p),
             max_detections: max_detections(p, 500),
-            densification: DensificationConfig {
-                num_past_sweeps: p.value(
-                    "densification.num_past_sweeps",
-                    Fixed,
-                    integer(0..=64),
-                    1,
-                    "Past sweeps merged into the current one.",
-                ),
-                world_frame: p.value(
-                    "densification.world_frame",
-                    Fixed,
-                    text(),
-                    "map",
-                    "Fixed frame of past sweeps and motion.",
-                ),
-                max_sweep_age_s: p.value(
-                    "densification.max_sweep_age_s",
-                    Live,
-                    above(0.0, 60.0).in_unit("s"),
-                    1.0,
-                    "Older sweeps are not merged.",
-                ),
-            },
+            densification: DensificationConfig::read(p),
             facts,
         }
     }

@@ -22,6 +22,7 @@ mod classes;
 mod cloud_transport;
 mod clouds;
 mod declaration;
+mod densification;
 mod engine;
 mod failure;
 mod files;
@@ -59,6 +60,7 @@ pub use camera::CameraConfig;
 pub use channel::{ChannelConfig, ChannelKind, Past};
 pub use cloud_transport::cloud_transport_of;
 pub use clouds::CloudsConfig;
+pub use densification::{DensificationConfig, MotionTopic, motions_of};
 pub use files::RosSource;
 pub use head::{
     AnchorFacts, CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, PillarFacts, ProposalFacts,
@@ -66,7 +68,7 @@ pub use head::{
     fitting_heads,
 };
 pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy};
-pub use lidar::{DensificationConfig, LidarConfig, SparseEncoderConfig};
+pub use lidar::{LidarConfig, SparseEncoderConfig};
 pub use like::{Like, Package, TranslatedParameter, TranslationOutcome, packages, parameter_table};
 pub use live::{LiveConfig, ProcessingTimeLimits};
 pub use manual::manual_tables;
@@ -234,6 +236,9 @@ impl Config {
         for channel in channels {
             for input in &mut channel.inputs {
                 input.topic = remaps.resolve(node, &input.topic);
+            }
+            if let ChannelKind::Lidar(lidar) = &mut channel.kind {
+                lidar.densification.rename_motion(|topic| remaps.resolve(node, topic));
             }
             channel.output = remaps.resolve(node, &channel.output);
         }

@@ -2,7 +2,7 @@
 //! `qos_overrides.*` may override, as in rclcpp.
 
 use crate::config::{
-    ChannelConfig, ChannelKind, Config, DeclaredParameter, InputConfig, QosOverrides,
+    ChannelConfig, ChannelKind, Config, DeclaredParameter, InputConfig, QosOverrides, motions_of,
 };
 use crate::draw::{KEYPOINTS, LabelImage};
 use det_post_ros::middleware::{
@@ -24,6 +24,9 @@ pub const TRANSITION_EVENT_TOPIC: &str = "~/transition_event";
 /// Transforms as tf2 subscribes to them.
 pub(super) const TF_QOS: Qos = Qos { depth: 100, ..Qos::DEFAULT };
 pub(super) const TF_STATIC_QOS: Qos = Qos { depth: 100, ..Qos::LATCHED };
+/// The vehicle's motion, reliable or not.
+pub(super) const MOTION_QOS: Qos =
+    Qos { reliability: Reliability::BestEffort, depth: 100, ..Qos::DEFAULT };
 pub(super) const CLOCK_QOS: Qos =
     Qos { reliability: Reliability::BestEffort, depth: 1, ..Qos::DEFAULT };
 pub(super) const PARAMETER_EVENTS_QOS: Qos = Qos { depth: 1000, ..Qos::DEFAULT };
@@ -76,6 +79,9 @@ pub(super) fn endpoints(config: &Config, resolve: impl Fn(&str) -> String) -> Ve
     if config.channels.iter().any(wants_transforms) {
         found.push(("/tf".to_owned(), Subscription, TF_QOS));
         found.push(("/tf_static".to_owned(), Subscription, TF_STATIC_QOS));
+    }
+    for motion in motions_of(&config.channels) {
+        found.push((motion.topic.clone(), Subscription, MOTION_QOS));
     }
     for channel in &config.channels {
         for input in &channel.inputs {

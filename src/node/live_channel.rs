@@ -139,6 +139,11 @@ impl LiveChannel {
     }
 
     /// Whether its detector needs transforms.
+    pub(super) fn config(&self) -> &ChannelConfig {
+        &self.config
+    }
+
+    /// Whether it needs transforms or the motion of the vehicle.
     pub(super) fn wants_transforms(&self) -> bool {
         self.wants_transforms
     }

@@ -5,15 +5,15 @@ use std::fmt::{Display, Write};
 use super::bond::{BOND_IN_QOS, BOND_OUT_QOS, BOND_TOPIC};
 use super::endpoints::{
     ANNOTATIONS, CLOCK_QOS, COMPRESSED, DEBUG_IMAGE, DEBUG_IMAGE_QOS, DEBUG_TIMES_QOS,
-    DIAGNOSTICS_TOPIC, LABELS, MARKERS, MARKERS_QOS, PARAMETER_EVENTS_QOS, PARAMETER_EVENTS_TOPIC,
-    PUBLISHED_TIME, TF_QOS, TF_STATIC_QOS, TRANSITION_EVENT_TOPIC,
+    DIAGNOSTICS_TOPIC, LABELS, MARKERS, MARKERS_QOS, MOTION_QOS, PARAMETER_EVENTS_QOS,
+    PARAMETER_EVENTS_TOPIC, PUBLISHED_TIME, TF_QOS, TF_STATIC_QOS, TRANSITION_EVENT_TOPIC,
 };
 use super::logs::{ROSOUT_QOS, ROSOUT_TOPIC};
 use det_post_ros::messages::{
     BondStatus, CameraInfo, Clock, CompressedImage, DetectedObjects, DetectedObjectsWithFeature,
     Detection2DArray, Detection3DArray, DiagnosticArray, Float64Stamped, Image, ImageAnnotations,
-    LabelInfo, Log, MarkerArray, ParameterEvent, PointCloud2, PublishedTime, TensorList, TfMessage,
-    TransitionEvent, YoloDetectionArray,
+    LabelInfo, Log, MarkerArray, MotionType, ParameterEvent, PointCloud2, PublishedTime,
+    TensorList, TfMessage, TransitionEvent, YoloDetectionArray,
 };
 use det_post_ros::middleware::{Qos, ServiceKind};
 use det_post_ros::packed_cloud::PackedCloud;
@@ -60,6 +60,9 @@ fn topics() -> String {
     let note = "in, of lidar channels with past sweeps, `target_frame` or `deskew`";
     row("/tf", TfMessage::TYPE, &TF_QOS, note);
     row("/tf_static", TfMessage::TYPE, &TF_STATIC_QOS, note);
+    let motions = MotionType::ALL.map(MotionType::type_name).join(", ");
+    let note = "in, of lidar channels with `densification.motion_topic`";
+    row("MOTION_TOPIC", &motions, &MOTION_QOS, note);
     row(BOND_TOPIC, BondStatus::TYPE, &BOND_IN_QOS, "in, while active");
     row("/clock", Clock::TYPE, &CLOCK_QOS, "in, with `use_sim_time`");
     row("OUTPUT", Detection2DArray::TYPE, default, "out, pixels of the input");

@@ -10,7 +10,7 @@ use nalgebra::Isometry3;
 
 use crate::runtime::account::Reason;
 use det_post_ros::calibration_files::{StaticTransform, read_transforms};
-use det_post_ros::messages::TransformStamped;
+use det_post_ros::messages::{TransformStamped, VehicleMotion};
 use det_post_ros::tf::{TfBuffer, TfLosses};
 use det_post_types::{Result, Stamp};
 
@@ -100,8 +100,17 @@ pub struct TransformAccount {
 impl LiveTransforms {
     /// Inserts a transform, or counts its refusal.
     pub fn insert(&self, transform: &TransformStamped<'_>, is_static: bool) {
+        self.insert_by(|buffer| buffer.insert_message(transform, is_static));
+    }
+
+    /// Inserts a message of the vehicle's motion on a topic, or counts its refusal.
+    pub fn insert_motion(&self, topic: &str, message: &VehicleMotion<'_>) {
+        self.insert_by(|buffer| buffer.insert_motion(topic, message));
+    }
+
+    fn insert_by(&self, insert: impl FnOnce(&mut TfBuffer) -> Result<()>) {
         let mut state = self.lock();
-        match state.buffer.insert_message(transform, is_static) {
+        match insert(&mut state.buffer) {
             Ok(()) => state.waits.note_inserted(Instant::now()),
             Err(error) => note_refusal(&mut state, &error),
         }

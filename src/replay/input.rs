@@ -167,6 +167,7 @@ pub(super) fn frame_input<'a>(message: &Received<'a>) -> Option<FrameInput<'a>> 
         Received::Packed { .. }
         | Received::CameraInfo(_)
         | Received::Transform { .. }
+        | Received::Motion(_)
         | Received::Clock(_)
         | Received::Bond(_) => None,
     }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::config::{ChannelConfig, ChannelKind, Config, available_bytes};
+use crate::config::{ChannelConfig, ChannelKind, Config, available_bytes, motions_of};
 use crate::detectors::{FRAMES_PER_INSTANCE, MAX_FRAMES_IN_FLIGHT};
 pub use crate::runtime::account::{BytesSummary, Reason, StageSummary};
 pub use crate::runtime::input::InputTotals;
@@ -338,7 +338,8 @@ fn open_transforms(
     channels: &[ReplayChannel],
     start: Option<Stamp>,
 ) -> Result<TransformFeed> {
-    let mut feed = TransformFeed::open(bag, read)?;
+    let motions = motions_of(channels.iter().map(ReplayChannel::config));
+    let mut feed = TransformFeed::open(bag, read, &motions)?;
     let kinds = channels.iter().map(|channel| &channel.config().kind);
     kinds.filter_map(ChannelKind::transforms_path).try_for_each(|path| feed.add_file(path))?;
     if let Some(start) = start {

@@ -6,9 +6,11 @@ use std::time::Duration;
 use nalgebra::Isometry3;
 
 use super::slice::before;
+use crate::config::MotionTopic;
 use det_post_ros::bag::{BagReader, LogSpan, ReadOptions, TopicInfo};
 use det_post_ros::calibration_files::{StaticTransform, read_transforms};
-use det_post_ros::messages::TfMessage;
+use det_post_ros::cdr::Reader;
+use det_post_ros::messages::{MotionType, TfMessage};
 use det_post_ros::tf::TfBuffer;
 use det_post_types::{Error, Result, Stamp};
 
@@ -21,11 +23,22 @@ const LOOKAHEAD_NS: i64 = 500_000_000;
 /// with the fewest samples between which there is a pose.
 const LOOKBACK: Duration = Duration::from_secs(20);
 
+/// What a topic tells of poses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Content {
+    /// Transforms.
+    Moving,
+    /// Transforms that hold for all time.
+    Static,
+    /// The motion of the vehicle, on this topic.
+    Motion(String, MotionType),
+}
+
 /// A second reader of the recording that feeds a TF buffer.
 pub(super) struct TransformFeed {
     reader: BagReader,
-    /// By topic, whether its transforms hold for all time; `None` for a topic of other messages.
-    is_static: Vec<Option<bool>>,
+    /// By topic; `None` for a topic of other messages.
+    contents: Vec<Option<Content>>,
     buffer: TfBuffer,
     read_to: Stamp,
     at_end: bool,
@@ -35,17 +48,32 @@ pub(super) struct TransformFeed {
 }
 
 impl TransformFeed {
-    /// Opens the recording for only its transforms.
-    pub(super) fn open(bag: &Path, options: &ReadOptions) -> Result<Self> {
+    /// Opens the recording for only its transforms, and those topics of the vehicle's motion.
+    pub(super) fn open(
+        bag: &Path,
+        options: &ReadOptions,
+        motions: &[&MotionTopic],
+    ) -> Result<Self> {
         let mut reader = BagReader::open_with(bag, options)?;
         let topics = reader.topics();
-        let is_static: Vec<_> = topics.iter().map(is_static).collect();
-        let wanted = topics.iter().zip(&is_static).filter(|(_, is_static)| is_static.is_some());
+        let contents: Vec<_> = topics.iter().map(|topic| content(topic, motions)).collect();
+        for motion in motions {
+            let is_of =
+                |found: &Content| matches!(found, Content::Motion(of, _) if *of == motion.topic);
+            if !contents.iter().flatten().any(is_of) {
+                let (topic, wanted) = (&motion.topic, motion.message.type_name());
+                tracing::warn!(
+                    "the recording has no {wanted} on {topic}: {}",
+                    recorded(topics, topic)
+                );
+            }
+        }
+        let wanted = topics.iter().zip(&contents).filter(|(_, content)| content.is_some());
         let wanted: Vec<String> = wanted.map(|(topic, _)| topic.name.clone()).collect();
         reader.select(&wanted.iter().map(String::as_str).collect::<Vec<_>>());
         Ok(Self {
             reader,
-            is_static,
+            contents,
             buffer: TfBuffer::default(),
             read_to: Stamp::from_nanos(i64::MIN),
             at_end: wanted.is_empty(),
@@ -79,16 +107,16 @@ impl TransformFeed {
     ) -> Result<()> {
         let start = before(start, LOOKBACK);
         let mut reader = BagReader::open_with(bag, options)?;
-        let topics = reader.topics().iter().zip(&self.is_static);
-        let topics = topics.filter(|(_, is_static)| **is_static == Some(true));
+        let topics = reader.topics().iter().zip(&self.contents);
+        let topics = topics.filter(|(_, content)| **content == Some(Content::Static));
         let topics: Vec<String> = topics.map(|(topic, _)| topic.name.clone()).collect();
         reader.select(&topics.iter().map(String::as_str).collect::<Vec<_>>());
         reader.limit(LogSpan { from: None, to: Some(start) });
         loop {
             match reader.next_message() {
                 Ok(Some(message)) => {
-                    if self.is_static[message.topic].is_some() {
-                        insert(&mut self.buffer, message.data, true, &mut self.is_warned);
+                    if let Some(content) = &self.contents[message.topic] {
+                        insert(&mut self.buffer, message.data, content, &mut self.is_warned);
                     }
                 }
                 Ok(None) => break,
@@ -107,8 +135,8 @@ impl TransformFeed {
             match self.reader.next_message() {
                 Ok(Some(message)) => {
                     self.read_to = message.log_time;
-                    if let Some(is_static) = self.is_static[message.topic] {
-                        insert(&mut self.buffer, message.data, is_static, &mut self.is_warned);
+                    if let Some(content) = &self.contents[message.topic] {
+                        insert(&mut self.buffer, message.data, content, &mut self.is_warned);
                     }
                 }
                 Ok(None) => self.at_end = true,
@@ -143,15 +171,21 @@ impl TransformFeed {
     }
 }
 
-/// Whether the transforms of a topic hold for all time; `None` for a topic of other messages.
-/// Transforms that are not CDR are a warning.
-fn is_static(topic: &TopicInfo) -> Option<bool> {
-    let name = topic.type_name.replacen("/msg/", "/", 1);
-    if name != TfMessage::TYPE.replacen("/msg/", "/", 1) {
-        return None;
-    }
+/// What a topic tells of poses; `None` for a topic of other messages. Messages that are not CDR are
+/// a warning.
+fn content(topic: &TopicInfo, motions: &[&MotionTopic]) -> Option<Content> {
+    let is_of = |type_name: &str| {
+        topic.type_name.replacen("/msg/", "/", 1) == type_name.replacen("/msg/", "/", 1)
+    };
+    let motion = motions.iter().find(|motion| motion.topic == topic.name);
+    let content = match motion.filter(|motion| is_of(motion.message.type_name())) {
+        Some(motion) => Content::Motion(motion.topic.clone(), motion.message),
+        None if !is_of(TfMessage::TYPE) => return None,
+        None if topic.name.ends_with("tf_static") => Content::Static,
+        None => Content::Moving,
+    };
     match topic.check_serialization() {
-        Ok(()) => Some(topic.name.ends_with("tf_static")),
+        Ok(()) => Some(content),
         Err(error) => {
             tracing::warn!("transforms are left out: {error}");
             None
@@ -159,9 +193,26 @@ fn is_static(topic: &TopicInfo) -> Option<bool> {
     }
 }
 
-/// Adds the transforms of a message to the buffer. An invalid one is left out; the first of
-/// them is a warning, and frames that need it are degraded or dropped.
-fn insert(buffer: &mut TfBuffer, data: &[u8], is_static: bool, is_warned: &mut bool) {
+/// The type of a topic that is not the wanted one, or the topics of motion that there are.
+fn recorded(topics: &[TopicInfo], wanted: &str) -> String {
+    if let Some(topic) = topics.iter().find(|topic| topic.name == wanted) {
+        return format!("its messages are {}; set densification.motion_type", topic.type_name);
+    }
+    let is_motion = |topic: &&TopicInfo| {
+        let is_of = |of: MotionType| topic.type_name == of.type_name();
+        MotionType::ALL.into_iter().any(is_of)
+    };
+    let names: Vec<&str> =
+        topics.iter().filter(is_motion).map(|topic| topic.name.as_str()).collect();
+    match names[..] {
+        [] => "nor motion on any other topic".to_owned(),
+        _ => format!("set densification.motion_topic to one of {}", names.join(", ")),
+    }
+}
+
+/// Adds a message to the buffer. An invalid one is left out; the first of them is a warning, and
+/// frames that need it are degraded or dropped.
+fn insert(buffer: &mut TfBuffer, data: &[u8], content: &Content, is_warned: &mut bool) {
     let mut note = |result: Result<()>| {
         if let Err(error) = result
             && !std::mem::replace(is_warned, true)
@@ -169,6 +220,11 @@ fn insert(buffer: &mut TfBuffer, data: &[u8], is_static: bool, is_warned: &mut b
             tracing::warn!("a transform is left out: {error}");
         }
     };
+    if let Content::Motion(topic, message) = content {
+        let read = Reader::new(message.type_name(), data).and_then(|data| message.read(data));
+        return note(read.and_then(|motion| buffer.insert_motion(topic, &motion)));
+    }
+    let is_static = *content == Content::Static;
     match TfMessage::decode(data) {
         Ok(message) => message.transforms.for_each(|transform| {
             note(transform.and_then(|transform| buffer.insert_message(&transform, is_static)));

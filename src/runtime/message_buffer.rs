@@ -131,6 +131,7 @@ impl MessageBuffer {
             Received::Packed { .. }
             | Received::CameraInfo(_)
             | Received::Transform { .. }
+            | Received::Motion(_)
             | Received::Clock(_)
             | Received::Bond(_) => return Err(not_of_a_sensor()),
         };

@@ -1,7 +1,7 @@
 //! Messages of every kind in, detections out.
 
 use super::peer::{Heard, turn, wait_until};
-use det_post_ros::messages::{Detection2DArray, Detection3DArray, LabelInfo};
+use det_post_ros::messages::{Detection2DArray, Detection3DArray, LabelInfo, MotionType};
 use det_post_ros::middleware::{InputKind, Middleware, Qos, Received, Reliability};
 use det_post_types::{
     Box2d, Box3d, Detection2d, Detection3d, Header, ImagePayload, Object3d, Stamp,
@@ -48,6 +48,9 @@ fn in_words(received: det_post::Result<Received<'_>>) -> String {
             "{} {} from {} {:?} {:?} {is_static}",
             t.header.stamp, t.header.frame_id, t.child_frame_id, t.translation, t.rotation
         ),
+        Ok(Received::Motion(motion)) => {
+            format!("{} {} {:?}", motion.header.stamp, motion.moving_frame, motion.motion)
+        }
         Ok(Received::Clock(stamp)) => format!("clock {stamp}"),
         Ok(Received::Bond(status)) => format!("bond {}", status.id),
     }
@@ -60,6 +63,54 @@ fn transforms(child: &str) -> Value {
         json!({"header": header("map"), "child_frame_id": child, "transform": motion})
     };
     json!({"transforms": [of(format!("{child}_a"), 1.5), of(format!("{child}_b"), -1.5)]})
+}
+
+/// Samples of every type that says how a vehicle moves.
+fn motions() -> [(&'static str, InputKind, Value, Vec<&'static str>); 4] {
+    let vector = |[x, y, z]: [f64; 3]| json!({"x": x, "y": y, "z": z});
+    let twist = json!({"linear": vector([1.5, 2.5, 3.5]), "angular": vector([0.5, 0.25, -0.5])});
+    let with_covariance = json!({"twist": twist, "covariance": vec![0.125; 36]});
+    let orientation = json!({"x": 0.5, "y": -0.5, "z": 0.5, "w": -0.5});
+    let pose = json!({"position": vector([4.5, 5.5, 6.5]), "orientation": orientation});
+    let pose = json!({"pose": pose, "covariance": vec![0.25; 36]});
+    let odometry = json!({"header": header("odom"), "child_frame_id": "base", "pose": pose,
+        "twist": with_covariance});
+    let imu = json!({"header": header("imu"), "orientation": orientation,
+        "orientation_covariance": vec![-1.0; 9], "angular_velocity": vector([0.5, 0.25, -0.5]),
+        "angular_velocity_covariance": vec![0.5; 9],
+        "linear_acceleration": vector([9.5, 8.5, 7.5]),
+        "linear_acceleration_covariance": vec![0.75; 9]});
+    let of_twist = "1700000001.250000003 base Velocity { linear: [1.5, 2.5, 3.5], angular: [0.5, 0.25, -0.5] }";
+    [
+        (
+            "/odom",
+            InputKind::Motion(MotionType::Odometry),
+            odometry,
+            vec![
+                "1700000001.250000003 base Pose { position: [4.5, 5.5, 6.5], orientation: [0.5, -0.5, 0.5, -0.5] }",
+            ],
+        ),
+        (
+            "/twist",
+            InputKind::Motion(MotionType::Twist),
+            json!({"header": header("base"), "twist": twist}),
+            vec![of_twist],
+        ),
+        (
+            "/twist_with_covariance",
+            InputKind::Motion(MotionType::TwistWithCovariance),
+            json!({"header": header("base"), "twist": with_covariance}),
+            vec![of_twist],
+        ),
+        (
+            "/imu",
+            InputKind::Motion(MotionType::Imu),
+            imu,
+            vec![
+                "1700000001.250000003 imu Velocity { linear: [0.0, 0.0, 0.0], angular: [0.5, 0.25, -0.5] }",
+            ],
+        ),
+    ]
 }
 
 /// Topic, kind, sample, and what the receiver must have been given.
@@ -75,7 +126,7 @@ fn inputs() -> Vec<(&'static str, InputKind, Value, Vec<&'static str>)> {
         "distortion_model": "plumb_bob", "d": [0.1, -0.2],
         "k": [1.0, 0.0, 2.0, 0.0, 3.0, 4.0, 0.0, 0.0, 1.0]});
     let clock = json!({"clock": {"sec": 12, "nanosec": 5}});
-    vec![
+    let mut inputs = vec![
         (
             "/camera/image_raw",
             InputKind::Image,
@@ -124,7 +175,9 @@ fn inputs() -> Vec<(&'static str, InputKind, Value, Vec<&'static str>)> {
             ],
         ),
         ("/clock", InputKind::Clock, clock, vec!["clock 12.000000005"]),
-    ]
+    ];
+    inputs.extend(motions());
+    inputs
 }
 
 #[test]

@@ -9,7 +9,7 @@ use det_post_ros::bag::BagReader;
 use det_post_ros::{NodeName, Remaps};
 
 use crate::common::session::{PATIENCE, Session, messages};
-use crate::common::several_lidars::{Fixture, NUM_FRAMES, NUM_LIDARS, OUTPUT, topic};
+use crate::common::several_lidars::{Fixture, NUM_FRAMES, NUM_LIDARS, OUTPUT, TWIST, topic};
 use crate::diagnostics::decode;
 
 fn open(fixture: &Fixture, overrides: &[&str]) -> Session {
@@ -56,6 +56,37 @@ fn live_frames_have_the_bytes_of_a_replay_of_the_merged_cloud() {
             assert_eq!(session.graph.send(&topic, &drive[&topic][frame]), 1);
         }
         assert!(session.next(OUTPUT) == *expected, "frame {frame}");
+    }
+}
+
+#[test]
+fn live_velocities_move_points_as_in_a_replay() {
+    let fixture = Fixture::new(true);
+    let bag = fixture.with_motion("motion");
+    let options = ["deskew.enabled:=true", "densification.motion_topic:=/vehicle/twist"];
+    let run = fixture.replay(&bag, "several", "out", &options);
+    let expected = run.expect_code(0).lines();
+    let options = options.map(|of| format!("lidar.{of}"));
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let session = open(&fixture, &[&options[..], &["lidar.sync.deadline_s:=10.0"]].concat());
+    let mut drive = BTreeMap::<String, Vec<Vec<u8>>>::new();
+    for (topic, _, data) in messages(&bag) {
+        drive.entry(topic).or_default().push(data);
+    }
+    for topic in ["/tf_static", TWIST] {
+        for data in &drive[topic] {
+            assert_eq!(session.graph.send(topic, data), 1, "{topic}");
+        }
+    }
+    let mut reader = BagReader::open(&fixture.path("out").join("detections")).unwrap();
+    reader.select(&[OUTPUT]);
+    for frame in 0..expected.len() {
+        for lidar in 0..NUM_LIDARS {
+            let topic = topic(lidar);
+            session.graph.send(&topic, &drive[&topic][frame]);
+        }
+        let expected = reader.next_message().unwrap().unwrap().data.to_vec();
+        assert!(session.next(OUTPUT) == expected, "frame {frame}");
     }
 }
 

@@ -259,6 +259,37 @@ class TwistWithCovariance:
     covariance: array[float64, 36]
 
 
+@ros("geometry_msgs/msg/TwistStamped")
+class TwistStamped:
+    header: Header
+    twist: Twist
+
+
+@ros("geometry_msgs/msg/TwistWithCovarianceStamped")
+class TwistWithCovarianceStamped:
+    header: Header
+    twist: TwistWithCovariance
+
+
+@ros("nav_msgs/msg/Odometry")
+class Odometry:
+    header: Header
+    child_frame_id: str
+    pose: PoseWithCovariance
+    twist: TwistWithCovariance
+
+
+@ros("sensor_msgs/msg/Imu")
+class Imu:
+    header: Header
+    orientation: Quaternion
+    orientation_covariance: array[float64, 9]
+    angular_velocity: Vector3
+    angular_velocity_covariance: array[float64, 9]
+    linear_acceleration: Vector3
+    linear_acceleration_covariance: array[float64, 9]
+
+
 @ros("geometry_msgs/msg/Point32")
 class Point32:
     x: float32

@@ -4,7 +4,9 @@
 use serde_json::Value;
 
 use crate::common::replay::Run;
-use crate::common::several_lidars::{Becomes, Fixture, NUM_FRAMES, NUM_LIDARS, topic};
+use crate::common::several_lidars::{
+    Becomes, Fixture, NUM_FRAMES, NUM_LIDARS, ODOMETRY, TWIST, topic,
+};
 
 fn channel(run: &Run) -> Value {
     run.report()["channels"]["lidar"].clone()
@@ -166,4 +168,55 @@ fn moving_scans_are_deskewed_where_points_have_times() {
     assert_eq!(without.expect_code(0).lines(), skewed.lines());
     let num = truncated(&without, "points_without_time");
     assert!(num > 10_000 && num == points(&without, "without_time"), "{num}");
+}
+
+/// Of the cells with points in the frames of `expected`, a detection each, those that `found` has,
+/// in per mille.
+fn equal_cells(found: &Run, expected: &Run) -> usize {
+    let [found, expected] = [found, expected].map(|run| {
+        let lines = run.expect_code(0).lines();
+        let cells = lines.iter().enumerate().flat_map(|(frame, line)| {
+            let detections = line["detections_3d"].as_array().unwrap().iter();
+            let cells = detections
+                .map(|one| (frame, one["center"][0].to_string(), one["center"][1].to_string()));
+            cells.collect::<Vec<_>>()
+        });
+        cells.collect::<std::collections::BTreeSet<_>>()
+    });
+    1000 * expected.intersection(&found).count() / expected.len()
+}
+
+#[test]
+fn odometry_and_velocities_stand_in_for_transforms() {
+    let fixture = Fixture::new(true);
+    let bag = fixture.with_motion("motion");
+    let options = ["deskew.enabled:=true", "densification.num_past_sweeps:=2"];
+    let replayed = |bag: &std::path::Path, out: &str, more: &[String]| {
+        let all: Vec<&str> = options.into_iter().chain(more.iter().map(String::as_str)).collect();
+        fixture.replay(bag, "several", out, &all)
+    };
+    let motion = |topic: &str, kind: &str| {
+        [
+            format!("densification.motion_topic:={topic}"),
+            format!("densification.motion_type:={kind}"),
+        ]
+    };
+    let expected = replayed(&fixture.drive(), "transforms", &[]);
+    let odometry = replayed(&bag, "odometry", &motion(ODOMETRY, "odometry"));
+    assert_eq!(odometry.expect_code(0).lines(), expected.lines());
+    assert_eq!(channel(&odometry)["degraded"], serde_json::json!({}));
+
+    let twist = replayed(&bag, "twist", &motion(TWIST, "twist_with_covariance"));
+    assert_eq!(channel(&twist)["degraded"], serde_json::json!({}));
+    let without = replayed(&bag, "without", &[]);
+    assert_eq!(channel(&without)["degraded"]["missing_transform"]["count"], NUM_FRAMES);
+    let [of_twist, of_none] = [&twist, &without].map(|run| equal_cells(run, &expected));
+    assert!(of_twist > 980 && of_none < 900, "{of_twist} with velocities, {of_none} without");
+
+    let wrong = replayed(&bag, "wrong", &motion(TWIST, "twist"));
+    let message = "its messages are geometry_msgs/msg/TwistWithCovarianceStamped; set densification.motion_type";
+    assert!(wrong.stderr.contains(message), "{}", wrong.stderr);
+    let elsewhere = replayed(&bag, "elsewhere", &motion("/none", "odometry"));
+    let message = "set densification.motion_topic to one of /odom, /vehicle/twist";
+    assert!(elsewhere.stderr.contains(message), "{}", elsewhere.stderr);
 }

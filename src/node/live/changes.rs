@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use super::super::bond::BondKeeper;
 use super::super::channel_state::lock;
-use super::super::endpoints::{TF_QOS, TF_STATIC_QOS};
+use super::super::endpoints::{MOTION_QOS, TF_QOS, TF_STATIC_QOS};
 use super::super::lifecycle::{self, Change};
 use super::super::live_channel::LiveChannel;
 use super::super::outputs::ChannelOutputs;
 use super::{FRAME_TIMEOUT, Shared};
-use crate::config::Config;
+use crate::config::{Config, MotionTopic, motions_of};
 use crate::runtime::placement::place_on_gpus;
 use det_post_ros::middleware::{InputKind, Middleware, Qos, Received, Subscription};
 use det_post_types::Result;
@@ -105,6 +105,10 @@ impl Shared {
                 true,
             )?);
         }
+        for motion in motions_of(channels.iter().map(LiveChannel::config)) {
+            let input = self.subscribe_motion(middleware, motion)?;
+            lock(&self.transform_inputs).push(input);
+        }
         for channel in channels {
             channel.start(middleware, &self.clock, &self.transforms)?;
             tracing::info!("{}", channel.route(self.middleware_name));
@@ -143,6 +147,21 @@ impl Shared {
             Err(error) => transforms.refuse(&error),
         });
         middleware.subscribe(topic, InputKind::Transforms { is_static }, qos, receiver)
+    }
+
+    fn subscribe_motion(
+        &self,
+        middleware: &mut dyn Middleware,
+        motion: &MotionTopic,
+    ) -> Result<Box<dyn Subscription>> {
+        let (transforms, topic) = (Arc::clone(&self.transforms), motion.topic.clone());
+        let receiver = Box::new(move |received: Result<Received<'_>>| match received {
+            Ok(Received::Motion(motion)) => transforms.insert_motion(&topic, &motion),
+            Ok(_) => {}
+            Err(error) => transforms.refuse(&error),
+        });
+        let kind = InputKind::Motion(motion.message);
+        middleware.subscribe(&motion.topic, kind, MOTION_QOS, receiver)
     }
 
     pub(super) fn reconfigure(&self, config: &Config) {

@@ -33,6 +33,7 @@ mod label_info;
 mod livox;
 mod log;
 mod marker;
+mod motion;
 mod node_event;
 mod output;
 mod point_cloud;
@@ -59,6 +60,10 @@ pub use label_info::LabelInfo;
 pub use livox::LivoxCustomMsg;
 pub use log::Log;
 pub use marker::{Marker, MarkerAction, MarkerArray, MarkerShape};
+pub use motion::{
+    Imu, MotionType, MotionValues, Odometry, TwistStamped, TwistWithCovarianceStamped,
+    VehicleMotion,
+};
 pub use node_event::{ParameterEvent, TransitionEvent};
 pub use point_cloud::PointCloud2;
 pub use service::{read_request, write_response};

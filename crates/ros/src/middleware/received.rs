@@ -2,8 +2,8 @@
 
 use crate::cdr::Reader;
 use crate::messages::{
-    BondStatus, CameraInfo, Clock, CompressedImage, Image, PointCloud2, TensorList, TfMessage,
-    TransformStamped, read_header,
+    BondStatus, CameraInfo, Clock, CompressedImage, Image, MotionType, PointCloud2, TensorList,
+    TfMessage, TransformStamped, VehicleMotion, read_header,
 };
 use crate::packed_cloud::PackedCloud;
 use det_post_types::{CloudView, Header, ImagePayload, ReceivedTensors, Result, Stamp};
@@ -28,6 +28,8 @@ pub enum InputKind {
         /// Whether the transforms hold for all time (`/tf_static`).
         is_static: bool,
     },
+    /// A message of the vehicle's motion.
+    Motion(MotionType),
     /// `rosgraph_msgs/Clock`.
     Clock,
     /// `bond/Status`.
@@ -59,6 +61,7 @@ impl InputKind {
             Self::TensorList => TensorList::TYPE,
             Self::CameraInfo => CameraInfo::TYPE,
             Self::Transforms { .. } => TfMessage::TYPE,
+            Self::Motion(of) => of.type_name(),
             Self::Clock => Clock::TYPE,
             Self::Bond => BondStatus::TYPE,
         }
@@ -105,6 +108,8 @@ pub enum Received<'a> {
         /// Whether it holds for all time.
         is_static: bool,
     },
+    /// Of `Motion`.
+    Motion(VehicleMotion<'a>),
     /// Of `Clock`.
     Clock(Stamp),
     /// Of `Bond`.
@@ -120,6 +125,7 @@ impl Received<'_> {
             | Self::Packed { header, .. }
             | Self::Tensors { header, .. } => Some(header.stamp),
             Self::CameraInfo(info) => Some(info.header.stamp),
+            Self::Motion(motion) => Some(motion.header.stamp),
             Self::Transform { .. } | Self::Clock(_) | Self::Bond(_) => None,
         }
     }
@@ -167,6 +173,7 @@ fn read(
                 receiver(Ok(Received::Transform { transform: transform?, is_static }));
             }
         }
+        InputKind::Motion(of) => receiver(Ok(Received::Motion(of.read(message)?))),
         InputKind::Clock => {
             receiver(Ok(Received::Clock(Clock::read(message)?.clock)));
         }

@@ -20,17 +20,24 @@
 //! place: a caller that detects it calls [`TfBuffer::forget_after`]. A new parent,
 //! or a change between static and stamped, replaces the edge. As in tf2, a
 //! leading `/` of a frame's name is ignored.
+//!
+//! Where no transform says how a vehicle moves, a topic of its odometry or velocity does
+//! ([`TfBuffer::insert_motion`]): the topic is then the name of the fixed frame of a lookup.
 
-use crate::messages::TransformStamped;
+use crate::messages::{TransformStamped, VehicleMotion};
 use det_post_types::{Error, ErrorKind, Header, Result, Stamp};
 use frames::{Edge, FrameIndex, Frames};
 use motion::{Motion, Sample, insert_sample};
 use nalgebra::{Isometry3, Quaternion, UnitQuaternion, Vector3};
 use std::collections::VecDeque;
 use std::time::Duration;
+use vehicle::Vehicle;
 
 mod frames;
 mod motion;
+mod vehicle;
+
+pub use vehicle::MAX_VELOCITY_GAP;
 
 /// The longest name of a frame.
 pub const MAX_FRAME_ID_LEN: usize = 256;
@@ -111,6 +118,8 @@ pub struct TfLosses {
 pub struct TfBuffer {
     limits: TfLimits,
     frames: Frames,
+    /// By topic, a few.
+    vehicles: Vec<Vehicle>,
     losses: TfLosses,
 }
 
@@ -128,6 +137,7 @@ impl TfBuffer {
     /// Removes all frames, for a clock that starts over. The losses remain.
     pub fn clear(&mut self) {
         self.frames.clear();
+        self.vehicles.clear();
     }
 
     /// Removes samples later than `stamp`, for a clock that starts over within the
@@ -140,6 +150,26 @@ impl TfBuffer {
                 *edge = None;
             }
         }
+        self.vehicles.iter_mut().for_each(|vehicle| vehicle.forget_after(stamp));
+    }
+
+    /// Inserts a message of a vehicle's motion on `topic`, which is from then on the name of the
+    /// fixed frame of [`Self::lookup`]: of odometry the frame of its poses, of velocities the
+    /// frame in which the moving one was at the first of them, or at the first after
+    /// [`MAX_VELOCITY_GAP`]. Velocities that are not newer than the last are left out.
+    ///
+    /// # Errors
+    /// `Transform`, without a change, when a value is not finite, a rotation is none, the moving
+    /// frame has no name, or another one than before.
+    pub fn insert_motion(&mut self, topic: &str, message: &VehicleMotion<'_>) -> Result<()> {
+        let known = self.vehicles.iter().position(|vehicle| vehicle.topic() == topic);
+        let index = known.unwrap_or_else(|| {
+            self.vehicles.push(Vehicle::new(topic));
+            self.vehicles.len() - 1
+        });
+        let dropped = self.vehicles[index].insert(message, &self.limits)?;
+        self.losses.num_samples_dropped += dropped;
+        Ok(())
     }
 
     /// Inserts a transform of a message.
@@ -214,7 +244,8 @@ impl TfBuffer {
     }
 
     /// The transform `target_from_source` at `stamp`, from coordinates in
-    /// `source_frame` to coordinates in `target_frame`.
+    /// `source_frame` to coordinates in `target_frame`, which may be a topic of
+    /// [`Self::insert_motion`].
     ///
     /// # Errors
     /// `Transform` when a frame is unknown, the two are not connected, or an edge
@@ -226,6 +257,14 @@ impl TfBuffer {
         source_frame: &str,
         stamp: Stamp,
     ) -> Result<Isometry3<f64>> {
+        if let Some(vehicle) = self.vehicles.iter().find(|of| of.topic() == target_frame) {
+            let target_from_moving = vehicle.at(stamp).map_err(error)?;
+            let moving_frame = vehicle.moving_frame();
+            if moving_frame == strip(source_frame) {
+                return Ok(target_from_moving);
+            }
+            return Ok(target_from_moving * self.lookup(moving_frame, source_frame, stamp)?);
+        }
         let [target_frame, source_frame] = [strip(target_frame), strip(source_frame)];
         let refuse = |reason: String| {
             error(format!("{target_frame:?} from {source_frame:?} at {stamp}: {reason}"))

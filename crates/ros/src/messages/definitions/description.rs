@@ -251,6 +251,10 @@ mod tests {
             InputKind::TensorList,
             InputKind::CameraInfo,
             InputKind::Transforms { is_static: true },
+            InputKind::Motion(MotionType::Odometry),
+            InputKind::Motion(MotionType::Twist),
+            InputKind::Motion(MotionType::TwistWithCovariance),
+            InputKind::Motion(MotionType::Imu),
             InputKind::Clock,
             InputKind::Bond,
         ];

@@ -42,7 +42,8 @@ definitions! {
     }
     "geometry_msgs" {
         msg: "Point" "Point32" "Polygon" "Pose" "PoseWithCovariance" "Quaternion" "Transform"
-            "TransformStamped" "Twist" "TwistWithCovariance" "Vector3";
+            "TransformStamped" "Twist" "TwistStamped" "TwistWithCovariance"
+            "TwistWithCovarianceStamped" "Vector3";
     }
     "isaac_ros_tensor_list_interfaces" { msg: "Tensor" "TensorList" "TensorShape"; }
     "lifecycle_msgs" {
@@ -52,6 +53,7 @@ definitions! {
     "livox_interfaces" { msg: "CustomMsg" "CustomPoint"; }
     "livox_ros_driver" { msg: "CustomMsg" "CustomPoint"; }
     "livox_ros_driver2" { msg: "CustomMsg" "CustomPoint"; }
+    "nav_msgs" { msg: "Odometry"; }
     "point_cloud_interfaces" { msg: "CompressedPointCloud2"; }
     "rcl_interfaces" {
         msg: "FloatingPointRange" "IntegerRange" "ListParametersResult" "Log" "LoggerLevel"
@@ -63,7 +65,7 @@ definitions! {
     "rmw_dds_common" { msg: "Gid" "NodeEntitiesInfo" "ParticipantEntitiesInfo"; }
     "rosgraph_msgs" { msg: "Clock"; }
     "sensor_msgs" {
-        msg: "CameraInfo" "CompressedImage" "Image" "PointCloud2" "PointField"
+        msg: "CameraInfo" "CompressedImage" "Image" "Imu" "PointCloud2" "PointField"
             "RegionOfInterest";
     }
     "service_msgs" { msg: "ServiceEventInfo"; }
