@@ -10,7 +10,7 @@ pub(super) fn candidate_capacity(p: &mut Reader<'_>) -> usize {
         Fixed,
         integer(1..=1 << 20),
         8192,
-        "Most decoded boxes of a frame. More are dropped, the lowest scores first, and counted.",
+        "Most decoded boxes of a frame, the best first.",
     )
 }
 
@@ -20,7 +20,7 @@ pub(super) fn pre_nms_top_k(p: &mut Reader<'_>) -> usize {
         Live,
         integer(1..=1 << 20),
         1000,
-        "Most candidates that enter suppression, the best first. Others are dropped and counted.",
+        "Most candidates that enter suppression, the best first.",
     )
 }
 
@@ -30,7 +30,7 @@ pub(super) fn max_detections(p: &mut Reader<'_>, default: i64) -> usize {
         Live,
         integer(1..=1 << 16),
         default,
-        "Most detections of a frame, the best first. Others are dropped and counted.",
+        "Most detections of a frame, the best first.",
     )
 }
 

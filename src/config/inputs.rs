@@ -220,8 +220,7 @@ pub(super) fn clouds(p: &mut Reader<'_>, node: &NodeName) -> (Vec<InputConfig>, 
         Fixed,
         list(recorded_topic(), OneOrMore),
         "`input`",
-        "Topics of the clouds of [several LiDARs](several-lidars.md), in the order of their points, in place of \
-         `input`.",
+        "Topics of [several LiDARs](several-lidars.md), in the order of their points, in place of `input`.",
     );
     let topics: Vec<String> = topics.unwrap_or_default();
     let topics: Vec<String> = topics.iter().map(|topic| node.expand(topic)).collect();

@@ -110,7 +110,7 @@ impl LidarConfig {
                 Fixed,
                 integer(1..=1 << 24),
                 2_000_000,
-                "Most points of a frame, all sweeps together. More are dropped and counted.",
+                "Most points of a frame, all sweeps together.",
             ),
             voxel_capacity: voxel_capacity(p, &facts),
             candidate_capacity: candidate_capacity(p),
@@ -222,8 +222,7 @@ fn voxel_capacity(p: &mut Reader<'_>, facts: &LidarFacts) -> usize {
             Fixed,
             integer(1..=1 << 20),
             "the head's `voxel_capacity`",
-            "Capacity of voxels (or pillars) in a frame. Voxels beyond it are dropped, the latest points \
-             first, and counted.",
+            "Most voxels (or pillars) of a frame, in the order of their first points.",
         )
         .unwrap_or(facts.voxel_capacity);
     if let EncoderFacts::None(points) = &facts.encoder
@@ -267,8 +266,7 @@ impl SparseEncoderConfig {
                 Fixed,
                 list(integer(1..=1 << 24), OneOrMore),
                 "1.75, 1.25, 0.7, then 0.6 of `voxel_capacity`",
-                "Most sites of each level after the voxels, finest first. The highest linear \
-                 indices (with axes z y x the highest above ground) are dropped and counted.",
+                "Most sites of each level after the voxels, finest first.",
             ),
         }
     }

@@ -146,7 +146,7 @@ fn max_payload_bytes(p: &mut Reader<'_>) -> usize {
         Fixed,
         integer(1..=1 << 30).in_unit("bytes"),
         64 << 20,
-        "Largest live message; larger ones are refused and counted. A channel holds up to three.",
+        "Largest live message. A channel holds up to three.",
     )
 }
 
@@ -156,8 +156,7 @@ fn max_age(p: &mut Reader<'_>) -> Option<Duration> {
         Live,
         number(0.0..=86_400.0).in_unit("s"),
         0.0,
-        "Live frames that are older when the channel takes them are dropped and counted; 0: no \
-         limit.",
+        "Live frames that are older when the channel takes them are dropped; 0: no limit.",
     )))
 }
 

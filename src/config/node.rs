@@ -85,8 +85,7 @@ fn search_folders(p: &mut Reader<'_>) -> Vec<PathBuf> {
         Fixed,
         list(text(), OneOrMore),
         "none",
-        "Folders in which relative paths of parameters are looked for, after the folder of the parameter \
-         file and before the current one.",
+        "Folders in which relative paths begin, after the folder of the parameter file and before the current one.",
     );
     folders.unwrap_or_default().into_iter().map(PathBuf::from).collect()
 }

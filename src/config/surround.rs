@@ -144,7 +144,7 @@ impl SurroundConfig {
                 Live,
                 above(0.0, 3600.0).in_unit("s"),
                 0.5,
-                "After a larger gap between stamps the memory of past frames is cleared and counted.",
+                "After a larger gap between stamps the memory of past frames is cleared.",
             )),
             score_thresholds: bounded_score_thresholds(p, &facts.class_names, is_streampetr),
             yaw_norm_thresholds: yaw_norm_thresholds(p, facts.class_names.len()),

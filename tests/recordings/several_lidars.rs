@@ -1,8 +1,11 @@
 //! Clouds of four simulated LiDARs in one channel: the bytes of their merged cloud, and what a
 //! sensor costs that is cut, late, without a mount or seen by the vehicle.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
+use crate::common::counting_pillars;
 use crate::common::replay::Run;
 use crate::common::several_lidars::{
     Becomes, Fixture, NUM_FRAMES, NUM_LIDARS, ODOMETRY, TWIST, topic,
@@ -170,20 +173,32 @@ fn moving_scans_are_deskewed_where_points_have_times() {
     assert!(num > 10_000 && num == points(&without, "without_time"), "{num}");
 }
 
-/// Of the cells with points in the frames of `expected`, a detection each, those that `found` has,
-/// in per mille.
-fn equal_cells(found: &Run, expected: &Run) -> usize {
-    let [found, expected] = [found, expected].map(|run| {
-        let lines = run.expect_code(0).lines();
-        let cells = lines.iter().enumerate().flat_map(|(frame, line)| {
-            let detections = line["detections_3d"].as_array().unwrap().iter();
-            let cells = detections
-                .map(|one| (frame, one["center"][0].to_string(), one["center"][1].to_string()));
-            cells.collect::<Vec<_>>()
+/// The means of the points of pillars, a detection each, by frame and pillar.
+fn means(run: &Run) -> BTreeMap<(usize, i64, i64), [f64; 2]> {
+    let lines = run.expect_code(0).lines();
+    let means = lines.iter().enumerate().flat_map(|(frame, line)| {
+        let detections = line["detections_3d"].as_array().unwrap().iter();
+        let means = detections.map(move |one| {
+            let mean = [0, 1].map(|axis| one["center"][axis].as_f64().unwrap());
+            let pillar = [0, 1].map(|axis| {
+                let (from, size) = (counting_pillars::MIN[axis], counting_pillars::SIZE[axis]);
+                ((mean[axis] - f64::from(from)) / f64::from(size)).floor() as i64
+            });
+            ((frame, pillar[0], pillar[1]), mean)
         });
-        cells.collect::<std::collections::BTreeSet<_>>()
+        means.collect::<Vec<_>>()
     });
-    1000 * expected.intersection(&found).count() / expected.len()
+    means.collect()
+}
+
+/// Of the pillars of `expected`, those whose mean `found` has within 2 mm, in per mille.
+fn equal_pillars(found: &Run, expected: &Run) -> usize {
+    let [found, expected] = [found, expected].map(means);
+    let is_equal = |(pillar, mean): &(&_, &[f64; 2])| {
+        let other = found.get(pillar).copied().unwrap_or([f64::NAN; 2]);
+        (mean[0] - other[0]).hypot(mean[1] - other[1]) < 0.002
+    };
+    1000 * expected.iter().filter(is_equal).count() / expected.len()
 }
 
 #[test]
@@ -210,7 +225,7 @@ fn odometry_and_velocities_stand_in_for_transforms() {
     assert_eq!(channel(&twist)["degraded"], serde_json::json!({}));
     let without = replayed(&bag, "without", &[]);
     assert_eq!(channel(&without)["degraded"]["missing_transform"]["count"], NUM_FRAMES);
-    let [of_twist, of_none] = [&twist, &without].map(|run| equal_cells(run, &expected));
+    let [of_twist, of_none] = [&twist, &without].map(|run| equal_pillars(run, &expected));
     assert!(of_twist > 980 && of_none < 900, "{of_twist} with velocities, {of_none} without");
 
     let wrong = replayed(&bag, "wrong", &motion(TWIST, "twist"));

@@ -18,14 +18,13 @@ const PAGE: &str = "docs/bindings.md";
 const TOP: &str = "\
 # Which binding has what
 
-Operations, and below each its options, as they are named in Rust (`det_post_ops`, `det_post_infer`), in Python
-(`det_post.ops`, `det_post`), in C and in a parameter file. Python takes arrays on a GPU where the column says so, with the
-same options. A dash is followed by the reason.
+Operations, and below each its options, by their names. Python takes arrays on a GPU, too, with the same options. A dash is
+followed by the reason.
 
 Made from the declarations by `DET_POST_BLESS=1 cargo test --test house bindings`: do not edit.
 
-| operation, option | Rust | Python | Python on a GPU | C | parameter file |
-|---|---|---|---|---|---|
+| operation, option | Rust (`det_post_ops`, `det_post_infer`) | Python (`det_post`, `det_post.ops`) | C | parameter file |
+|---|---|---|---|---|
 ";
 
 /// Classes of channels, whose arguments are the keys of a parameter file.
@@ -132,12 +131,15 @@ fn page(operations: &[Operation]) -> String {
     let mut page = TOP.to_owned();
     for operation in operations {
         let Operation { name, rust, python, gpu, c, file, .. } = operation;
-        let gpu = if gpu.names().is_empty() { gpu.shown() } else { "yes".into() };
+        let on_cpu = match gpu {
+            Cell::Why(why) if !python.names().is_empty() => format!(" (on a CPU only: {why})"),
+            _ => String::new(),
+        };
         let [rust, python, c, file] = [rust, python, c, file].map(Cell::shown);
-        writeln!(page, "| **{name}** | {rust} | {python} | {gpu} | {c} | {file} |").unwrap();
+        writeln!(page, "| **{name}** | {rust} | {python}{on_cpu} | {c} | {file} |").unwrap();
         for Choice { name, cells } in &operation.options {
             let [python, c, file] = cells.each_ref().map(Cell::shown);
-            writeln!(page, "| {name} | | {python} | | {c} | {file} |").unwrap();
+            writeln!(page, "| {name} | | {python} | {c} | {file} |").unwrap();
         }
     }
     page
