@@ -121,17 +121,17 @@ struct NmsScratch {
 struct NmsOutput {
     Slice<Kept> kept;
     Slice<NmsCounts> counts;
-    Slice<Kept> published;
-    Slice<NmsCounts> published_counts;
+    Slice<Kept> host_kept;
+    Slice<NmsCounts> host_counts;
 
     __device__ void write(uint32_t position, Kept survivor) const {
         kept[position] = survivor;
-        published[position] = survivor;
+        host_kept[position] = survivor;
     }
 
     __device__ void write_counts(NmsCounts num) const {
         counts[0] = num;
-        published_counts[0] = num;
+        host_counts[0] = num;
     }
 };
 

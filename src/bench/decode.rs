@@ -269,7 +269,7 @@ pub(super) mod cuda {
         bench.recorded(Case::new(format!("decode {name}")), stream, || steps.decode())?;
         let case = Case::new(format!("decode + nms {name}")).with_bar(bar);
         bench.recorded(case, stream, || steps.suppress())?;
-        let graph = Graph::record(stream, || steps.gather())?;
+        let graph = Graph::capture(stream, || steps.gather())?;
         let case = Case::new(format!("decode + nms + gather {name}"));
         bench.device(case, stream, || graph.enqueue(), || steps.read())
     }

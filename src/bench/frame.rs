@@ -200,11 +200,11 @@ mod cuda {
         let mut image = DeviceImage::with_capacity(stream, view.data().len())?;
         let mut out = DeviceTensor::zeros(stream, ElementType::F32, &input_shape())?;
         image.enqueue_upload(&view)?;
-        let before = Graph::record(stream, || {
+        let before = Graph::capture(stream, || {
             enqueue_letterbox(stream, &kernels, &image, &params(), &mut out).map(|_| ())
         })?;
         let mut steps = <Steps>::new(stream, output)?;
-        let after = Graph::record(stream, || steps.gather())?;
+        let after = Graph::capture(stream, || steps.gather())?;
         let enqueue = || before.enqueue().and_then(|()| after.enqueue());
         let case = Case::new(AROUND).with_bar(wall(None, 30.0));
         bench.device(case, stream, enqueue, || steps.read())

@@ -125,7 +125,7 @@ impl<'a> Bench<'a> {
         stream: &Stream,
         mut enqueue: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        let graph = Graph::record(stream, || (0..case.num_times).try_for_each(|_| enqueue()))?;
+        let graph = Graph::capture(stream, || (0..case.num_times).try_for_each(|_| enqueue()))?;
         self.device(case, stream, || graph.enqueue(), || stream.synchronize())
     }
 

@@ -33,7 +33,7 @@ fn the_two_stages_of_autoware_keep_its_boxes() {
         let mut places = DeviceBuffer::zeros(&stream, boxes.len()).unwrap();
         places.write(&(0..boxes.len() as u32).collect::<Vec<_>>()).unwrap();
         let graph =
-            Graph::record(&stream, || suppression.enqueue(&on_device, Some(&places)).map(drop))
+            Graph::capture(&stream, || suppression.enqueue(&on_device, Some(&places)).map(drop))
                 .unwrap();
         graph.enqueue().unwrap();
         stream.synchronize().unwrap();

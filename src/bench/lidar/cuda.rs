@@ -214,9 +214,9 @@ fn after(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
 /// Three launches and one wait, as a frame has them.
 fn around(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
     let (mut pillars, mut objects) = (Pillars::new(stream)?, Objects::new(stream)?);
-    let before = Graph::record(stream, || pillars.all())?;
-    let between = Graph::record(stream, || pillars.scatter())?;
-    let after = Graph::record(stream, || objects.gather(&mut pillars.counters))?;
+    let before = Graph::capture(stream, || pillars.all())?;
+    let between = Graph::capture(stream, || pillars.scatter())?;
+    let after = Graph::capture(stream, || objects.gather(&mut pillars.counters))?;
     let enqueue = || [&before, &between, &after].into_iter().try_for_each(Graph::enqueue);
     let mut out = Vec::with_capacity(MAX_DETECTIONS);
     let case = Case::new(AROUND).with_bar(wall(None, 120.0));

@@ -75,7 +75,7 @@ fn decoder<T: Activation>(
     let sizes = [num_anchors, NUM_CLASSES];
     let mut selection = DecodeQuery::new(stream, sizes, &query_decode(), NUM_BOXES)?;
     let mut record = |uses_memory| {
-        Graph::record(stream, || {
+        Graph::capture(stream, || {
             decoder.enqueue(&maps, uses_memory)?;
             selection.enqueue(&decoder.queries(stream)?)
         })

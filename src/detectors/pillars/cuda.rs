@@ -65,12 +65,13 @@ impl DevicePillarMap {
         let mut voxels = DeviceVoxels::new(stream, &params, points.capacity())?;
         let mut voxelize = Voxelize::new(stream, &params, points.capacity())?;
         let mut scatter = Scatter::new(stream, &params.grid)?;
-        let group = Graph::record(stream, || voxelize.enqueue(points, &mut voxels, counters))?;
+        let group = Graph::capture(stream, || voxelize.enqueue(points, &mut voxels, counters))?;
         let (rows, with_z) = (encoder.input(0)?, pillar_facts(config)?.center_offset_z);
         let mut features = Features::new(stream, rows)?;
-        let features = Graph::record(stream, || features.enqueue((points, &voxels), with_z, rows))?;
+        let features =
+            Graph::capture(stream, || features.enqueue((points, &voxels), with_z, rows))?;
         let encoded = encoder.output(output)?;
-        let scatter = Graph::record(stream, || scatter.enqueue(encoded, &voxels, map))?;
+        let scatter = Graph::capture(stream, || scatter.enqueue(encoded, &voxels, map))?;
         Ok(Self { voxels, group, features, encoder, scatter })
     }
 }

@@ -126,7 +126,7 @@ impl DeviceVoxelPointInput {
         let mut write = WritePoints::new(stream)?;
         let mut tensors =
             DeviceVoxelPoints::new(stream, &params, points.num_channels(), facts.coordinates)?;
-        let graph = Graph::record(stream, || {
+        let graph = Graph::capture(stream, || {
             voxelize.enqueue(points, &mut voxels, counters)?;
             write.enqueue(points, &voxels, &mut tensors)
         })?;

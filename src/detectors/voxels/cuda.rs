@@ -68,7 +68,7 @@ impl DeviceVoxelMap {
         let num_values = params.voxel_capacity.saturating_mul(points.num_channels());
         let mut means = DeviceBuffer::zeros(stream, num_values)?;
         let mut encoder = CudaEncoder::new(stream, plan, precision(config, Precision::F16))?;
-        let graph = Graph::record(stream, || {
+        let graph = Graph::capture(stream, || {
             voxelize.enqueue(points, &mut voxels, counters)?;
             voxel_mean.enqueue(points, &voxels, &mut means)?;
             // A cell has the same index on the encoder's grid, whose further cells along z,

@@ -17,7 +17,7 @@ fn it_is_freed_with_the_last_that_uses_it() {
     let before = device.free_memory().unwrap();
     let own = stream.with_own_memory();
     let mut values = buffer(&own);
-    let graph = Graph::record(&own, || values.enqueue_clear()).unwrap();
+    let graph = Graph::capture(&own, || values.enqueue_clear()).unwrap();
     drop(own);
     assert!(!is_free(before), "the buffer is there");
     values.write(&[1; 100]).unwrap();
@@ -45,10 +45,10 @@ fn work_of_other_handles_cannot_use_it() {
         assert!(error.message().contains("another"), "{error}");
     }
     for recorder in [&stream, &other] {
-        let error = Graph::record(recorder, || of_own.enqueue_clear()).err().unwrap();
+        let error = Graph::capture(recorder, || of_own.enqueue_clear()).err().unwrap();
         assert!(error.message().contains("memory of another handle"), "{error}");
     }
     let both = || of_own.enqueue_clear().and_then(|()| shared.enqueue_clear());
-    Graph::record(&own, both).unwrap().enqueue().unwrap();
+    Graph::capture(&own, both).unwrap().enqueue().unwrap();
     stream.synchronize().unwrap();
 }

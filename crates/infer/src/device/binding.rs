@@ -245,7 +245,7 @@ impl Bound {
     ) -> det_post_types::Result<Graph> {
         let stream = self.stream.clone();
         self.is_recorded = true;
-        Graph::record_locked(lock, &stream, || {
+        Graph::capture_locked(lock, &stream, || {
             self.enqueue(number)
                 .map_err(|cause| failed("the run is not recorded").with_source(cause))
         })

@@ -182,8 +182,9 @@ fn recorded_sequences_are_equal() {
     let mut decoder = decoder::<f16>(&stream, &network, &two_views());
     let expected = [0, 1, 2].map(|frame| run(&mut decoder, &maps, step(frame).as_ref()));
     assert!(expected[0] != expected[1], "the memory is used");
-    let graphs = [false, true]
-        .map(|uses_memory| Graph::record(&stream, || decoder.enqueue(&maps, uses_memory)).unwrap());
+    let graphs = [false, true].map(|uses_memory| {
+        Graph::capture(&stream, || decoder.enqueue(&maps, uses_memory)).unwrap()
+    });
     let num_allocations = stream.num_allocations();
     for sequence in 0..34 {
         for (frame, expected) in expected.iter().enumerate() {

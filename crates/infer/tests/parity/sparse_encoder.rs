@@ -91,7 +91,7 @@ impl Recorded {
         let num = DeviceBuffer::zeros(stream, 1).unwrap();
         let shape = scene.network.map_shape();
         let mut map = DeviceTensor::zeros(stream, ElementType::F32, &shape).unwrap();
-        let graph = Graph::record(stream, || {
+        let graph = Graph::capture(stream, || {
             encoder.enqueue(Cells::Coordinates(&cells), &num, &features, &mut map)
         })
         .unwrap();

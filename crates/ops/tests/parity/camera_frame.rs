@@ -74,7 +74,7 @@ fn check(device: &CudaDevice, head: &Head, capacity: usize, selections: &[Select
     let letterbox = Letterbox::new(SOURCE, head.network, Placement::Center);
     gather.set_placement(&letterbox.source_from_network(), SOURCE).unwrap();
     let tensor = head.upload(&stream);
-    let graph = Graph::record(&stream, || {
+    let graph = Graph::capture(&stream, || {
         decode.enqueue(&[&tensor], &mut candidates, &mut counters)?;
         suppress.enqueue(&candidates)?;
         gather.enqueue(&candidates, suppress.kept(), &mut counters)

@@ -116,7 +116,7 @@ impl Head {
         num_voxels.write(&[7]).unwrap();
         let capacity = limits.candidate_capacity.min(limits.pre_nms_top_k).max(1);
         let mut candidates = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
-        let graph = Graph::record(&stream, || {
+        let graph = Graph::capture(&stream, || {
             workspace.enqueue(&outputs, &num_voxels, &mut candidates, &mut counters)
         })
         .unwrap();

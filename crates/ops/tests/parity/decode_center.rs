@@ -196,7 +196,7 @@ impl Problem<'_> {
         let mut num_voxels = DeviceBuffer::zeros(&stream, 1).unwrap();
         num_voxels.write(&[7]).unwrap();
         let mut candidates = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
-        let graph = Graph::record(&stream, || {
+        let graph = Graph::capture(&stream, || {
             workspace.enqueue(&maps.tasks(), &num_voxels, &mut candidates, &mut counters)
         })
         .unwrap();
@@ -410,7 +410,7 @@ fn check_frame(device: &CudaDevice, head: &Head, capacity: usize, max_detections
     let mut num_voxels = DeviceBuffer::zeros(&stream, 1).unwrap();
     num_voxels.write(&[1]).unwrap();
     let mut found = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
-    let graph = Graph::record(&stream, || {
+    let graph = Graph::capture(&stream, || {
         decode.enqueue(&maps.tasks(), &num_voxels, &mut found, &mut counters)?;
         suppress.enqueue(&found)?;
         let (motions, kept) = (Some(decode.motions()), suppress.kept());

@@ -107,7 +107,7 @@ impl Problem {
         let mut num_voxels = DeviceBuffer::zeros(&stream, 1).unwrap();
         num_voxels.write(&[7]).unwrap();
         let mut candidates = DeviceCandidates::with_capacity(&stream, *capacity).unwrap();
-        let graph = Graph::record(&stream, || {
+        let graph = Graph::capture(&stream, || {
             workspace.enqueue(&outputs, &num_voxels, &mut candidates, &mut counters)
         })
         .unwrap();

@@ -92,7 +92,7 @@ impl Problem<'_> {
         };
         workspace.enqueue(&[&tensor], &mut candidates, &mut counters).unwrap();
         let (answer, counts): (Vec<Candidate<B>>, _) = read(&candidates, &mut counters);
-        let graph = Graph::record(&stream, || {
+        let graph = Graph::capture(&stream, || {
             workspace.enqueue(&[&tensor], &mut candidates, &mut counters)
         })
         .unwrap();

@@ -144,7 +144,7 @@ impl Problem {
         workspace.enqueue(&outputs, &mut candidates, &mut counters).unwrap();
         let (answer, counts): (Vec<Candidate<B>>, _) = read(&candidates, &mut counters);
         let graph =
-            Graph::record(&stream, || workspace.enqueue(&outputs, &mut candidates, &mut counters))
+            Graph::capture(&stream, || workspace.enqueue(&outputs, &mut candidates, &mut counters))
                 .unwrap();
         for _ in 0..2 {
             graph.enqueue().unwrap();

@@ -433,7 +433,7 @@ fn overlaps_are_refused() {
 fn micros(stream: &Stream, launch: &DeviceConv, arena: &Arena) -> f32 {
     const LAUNCHES: usize = 20;
     let graph =
-        Graph::record(stream, || (0..LAUNCHES).try_for_each(|_| launch.enqueue(arena))).unwrap();
+        Graph::capture(stream, || (0..LAUNCHES).try_for_each(|_| launch.enqueue(arena))).unwrap();
     let [start, end] = [(); 2].map(|()| Event::new(stream).unwrap());
     let mut best = f32::INFINITY;
     for _ in 0..20 {

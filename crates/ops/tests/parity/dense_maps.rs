@@ -149,7 +149,7 @@ fn a_chain_is_recorded() {
     resize(&mut pair.host, &up, &input, &a).unwrap();
     pool(&mut pair.host, &same, &a, &b).unwrap();
     pool(&mut pair.host, &down, &b, &output).unwrap();
-    let graph = Graph::record(pair.device.stream(), || {
+    let graph = Graph::capture(pair.device.stream(), || {
         resizing.enqueue(&pair.device, &up, &input, &a)?;
         pooling.enqueue(&pair.device, &same, &a, &b)?;
         pooling.enqueue(&pair.device, &down, &b, &output)

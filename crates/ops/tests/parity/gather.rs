@@ -62,7 +62,7 @@ impl<B: Boxes> Problem<B> {
         nms_counts.write(&[NmsCounts { num_kept, class_over: 0 }]).unwrap();
         let mut counters = DeviceCounters::new(&stream).unwrap();
 
-        let graph = Graph::record(&stream, || {
+        let graph = Graph::capture(&stream, || {
             workspace.enqueue(&candidates, (&kept, &nms_counts), &mut counters)
         })
         .unwrap();

@@ -69,8 +69,9 @@ fn keypoints_are_bit_equal() {
                 let mut num = DeviceBuffer::zeros(&stream, 1).unwrap();
                 num.write(&[num_detections as u32]).unwrap();
                 let mut workspace = Workspace::new(&stream, &rows, most).unwrap();
-                let graph = Graph::record(&stream, || workspace.enqueue(&tensor, (&rows_of, &num)))
-                    .unwrap();
+                let graph =
+                    Graph::capture(&stream, || workspace.enqueue(&tensor, (&rows_of, &num)))
+                        .unwrap();
                 workspace.set(&mapping).unwrap();
                 graph.enqueue().unwrap();
                 stream.synchronize().unwrap();

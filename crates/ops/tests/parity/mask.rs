@@ -145,7 +145,7 @@ impl Problem {
         let predictions = predictions.on_device(&stream, is_half);
         let prototypes = prototypes.on_device(&stream, is_half);
         let outputs = Outputs { predictions: &predictions, coefficients, prototypes: &prototypes };
-        let graph = Graph::record(&stream, || {
+        let graph = Graph::capture(&stream, || {
             gather.enqueue(&on_device, (&kept, &nms_counts), &mut counters)?;
             workspace.enqueue(&outputs, gather.rows().unwrap())
         })

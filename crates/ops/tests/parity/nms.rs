@@ -88,7 +88,7 @@ where
             format!("{} candidates, capacity {capacity}, {nms:?}, run {run}", candidates.len())
         };
         det_post_testing::assert_same_kept(&found, &expected, || context(0));
-        let graph = Graph::record(&stream, || suppression.enqueue(&on_device)).unwrap();
+        let graph = Graph::capture(&stream, || suppression.enqueue(&on_device)).unwrap();
         for run in 1..3 {
             graph.enqueue().unwrap();
             suppression.read_kept(&mut found).unwrap();
@@ -257,7 +257,8 @@ pub fn check_stages(
     on_device.write(candidates).unwrap();
     let mut places = DeviceBuffer::zeros(&stream, capacity).unwrap();
     places.write(&(0..capacity as u32).collect::<Vec<_>>()).unwrap();
-    let graph = Graph::record(&stream, || suppression.enqueue(&on_device, Some(&places)).map(drop));
+    let graph =
+        Graph::capture(&stream, || suppression.enqueue(&on_device, Some(&places)).map(drop));
     let graph = graph.unwrap();
     for _ in 0..2 {
         graph.enqueue().unwrap();

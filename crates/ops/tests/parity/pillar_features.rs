@@ -54,7 +54,7 @@ impl Problem {
         let num_values = self.shape().iter().product();
         rows.write(&tensor(self.element, &self.shape(), &vec![7.0; num_values]).view()).unwrap();
         let mut workspace = cuda::Workspace::new(&stream, &rows).unwrap();
-        let graph = Graph::record(&stream, || {
+        let graph = Graph::capture(&stream, || {
             group.enqueue(&points, &mut voxels, &mut counters)?;
             workspace.enqueue((&points, &voxels), self.center_offset_z, &mut rows)
         })

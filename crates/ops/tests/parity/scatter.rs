@@ -44,7 +44,7 @@ impl Problem {
         let mut workspace = cuda::Workspace::new(&stream, &self.params.grid).unwrap();
         let features = upload(&stream, &self.features);
         let mut map = DeviceTensor::zeros(&stream, self.to, &self.shape()).unwrap();
-        let graph = Graph::record(&stream, || {
+        let graph = Graph::capture(&stream, || {
             group.enqueue(&points, &mut voxels, &mut counters)?;
             workspace.enqueue(&features, &voxels, &mut map)
         })

@@ -28,7 +28,7 @@ fn survivors_and_their_places_agree() {
         let listed: Vec<u32> = (0..capacity as u32).map(of_place).collect();
         places.write(&listed).unwrap();
         let mut workspace = Workspace::new(&stream, capacity).unwrap();
-        let graph = Graph::record(&stream, || {
+        let graph = Graph::capture(&stream, || {
             suppression.enqueue(&on_device)?;
             workspace.enqueue(&on_device, Some(&places), suppression.kept(), None)
         })

@@ -25,7 +25,7 @@ fn check(frames: &[Points], params: &VoxelizeParams) {
     let mut voxels = DeviceVoxels::new(&stream, params, capacity).unwrap();
     let mut features = DeviceBuffer::zeros(&stream, params.voxel_capacity * 5).unwrap();
     let workspace = cuda::Workspace::new(&stream, &TRANSFORMS).unwrap();
-    let graph = Graph::record(&stream, || {
+    let graph = Graph::capture(&stream, || {
         group.enqueue(&points, &mut voxels, &mut counters)?;
         workspace.enqueue(&points, &voxels, &mut features)
     })

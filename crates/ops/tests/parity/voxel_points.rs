@@ -48,7 +48,7 @@ impl Problem {
         let mut out =
             cuda::DeviceVoxelPoints::new(&stream, &self.params, num_channels, self.columns)
                 .unwrap();
-        let graph = Graph::record(&stream, || {
+        let graph = Graph::capture(&stream, || {
             group.enqueue(&points, &mut voxels, &mut counters)?;
             workspace.enqueue(&points, &voxels, &mut out)
         })

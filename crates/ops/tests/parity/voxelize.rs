@@ -48,7 +48,7 @@ impl Problem {
         let mut workspace = Workspace::new(&stream, &self.params, capacity).unwrap();
         let mut voxels = DeviceVoxels::new(&stream, &self.params, capacity).unwrap();
         let graph =
-            Graph::record(&stream, || workspace.enqueue(&points, &mut voxels, &mut counters))
+            Graph::capture(&stream, || workspace.enqueue(&points, &mut voxels, &mut counters))
                 .unwrap();
         for run in 0..2 {
             for frame in &self.frames {

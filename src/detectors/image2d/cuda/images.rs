@@ -150,7 +150,7 @@ impl InputImages {
         }
         if is_new {
             let mut placed = None;
-            let graph = Graph::record(stream, || {
+            let graph = Graph::capture(stream, || {
                 placed = Some(match decoded {
                     Some((layout, image)) => {
                         enqueue_letterbox_of(stream, kernels, (*layout, image), params, input)?

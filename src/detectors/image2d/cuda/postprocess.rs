@@ -91,7 +91,7 @@ impl<B: DeviceBoxes> Postprocess<B> {
             gather = gather.with_rows()?;
             keypoints = Some(DeviceKeypoints::new(config, stream, rows)?);
         }
-        let graph = Graph::record(stream, || {
+        let graph = Graph::capture(stream, || {
             head.enqueue_decode(engine, &mut decoder, &mut candidates, counters)?;
             suppression.enqueue(&candidates)?;
             gather.enqueue(&candidates, suppression.kept(), counters)?;

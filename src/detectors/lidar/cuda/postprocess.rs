@@ -68,7 +68,7 @@ impl Postprocess {
         let capacity = Capacity { candidates: num_candidates, classes };
         let mut suppression = Stages3d::new(stream, &config.nms, capacity)?;
         let mut gather = Gatherer::new(stream, head.attributes(), max_detections)?;
-        let graph = Graph::record(stream, || {
+        let graph = Graph::capture(stream, || {
             head.enqueue_decode(engine, &mut decoder, num_voxels, &mut candidates, counters)?;
             let motions = decoder.motions();
             let left = suppression.enqueue(&candidates, motions.map(|(_, places)| places))?;

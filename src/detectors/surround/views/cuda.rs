@@ -176,7 +176,7 @@ fn record(
 ) -> Result<Graphs> {
     let has_memory = decoder.has_memory();
     let mut graph = |uses_memory| {
-        Graph::record(of_selection, || {
+        Graph::capture(of_selection, || {
             channels_last.enqueue(stream, sources, maps)?;
             decoder.enqueue(maps, uses_memory)?;
             selection.enqueue(&decoder.queries(stream)?)

@@ -145,7 +145,7 @@ impl DenseRunner {
     fn record(&mut self, arena: Arena) -> Result<()> {
         self.enqueue_steps(&arena, self.layers.len())?;
         self.stream.synchronize()?;
-        let graph = Graph::record(&self.stream, || self.enqueue_steps(&arena, self.layers.len()))?;
+        let graph = Graph::capture(&self.stream, || self.enqueue_steps(&arena, self.layers.len()))?;
         self.graphs.push(graph);
         self.arenas.push(arena);
         Ok(())

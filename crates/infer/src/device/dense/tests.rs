@@ -125,7 +125,7 @@ fn measure(stream: &Stream, file: &Path, precision: Precision) {
     let mut before = 0.0;
     for num in 1..=num_steps {
         let arena = runner.first_arena();
-        let graph = Graph::record(stream, || runner.enqueue_steps(arena, num)).unwrap();
+        let graph = Graph::capture(stream, || runner.enqueue_steps(arena, num)).unwrap();
         let [events, _] = timed(stream, &graph, 30);
         let step = &runner.plan().steps()[num - 1];
         let kernel = match &runner.layers[num - 1] {

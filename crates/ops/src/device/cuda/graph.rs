@@ -13,15 +13,15 @@ static CAPTURE: Mutex<()> = Mutex::new(());
 
 thread_local!(static HAS_LOCK: Cell<bool> = const { Cell::new(false) });
 
-/// The lock that a process holds while it records a graph: only one thread at a time does.
+/// The lock that a process holds while it captures a graph: only one thread at a time does.
 pub struct CaptureLock {
     /// `None` inside another guard of the same thread.
     outer: Option<MutexGuard<'static, ()>>,
 }
 
 /// Waits for the guard, unless this thread has it. While ONNX Runtime loads or releases a network it
-/// waits for the whole GPU, and while it records a graph no thread may allocate memory: neither
-/// may overlap a recording.
+/// waits for the whole GPU, and while it captures a graph no thread may allocate memory: neither
+/// may overlap a capture.
 pub fn lock_capture() -> CaptureLock {
     if HAS_LOCK.get() {
         return CaptureLock { outer: None };
@@ -39,9 +39,9 @@ impl Drop for CaptureLock {
     }
 }
 
-/// Work recorded from a stream, to be launched any number of times.
+/// Work captured from a stream, to be launched any number of times.
 ///
-/// The graph uses the buffers that its kernels were recorded with; it keeps the
+/// The graph uses the buffers that its kernels were captured with; it keeps the
 /// stream, and with it their memory, alive. Values in device memory (counts,
 /// settings) may change between launches; sizes and buffers are fixed.
 pub struct Graph {
@@ -56,40 +56,40 @@ pub struct Graph {
 unsafe impl Send for Graph {}
 
 impl Graph {
-    /// Records what `enqueue` queues on `stream`, without running it.
+    /// Captures what `enqueue` queues on `stream`, without running it.
     ///
     /// # Errors
     /// Returns the errors of `enqueue`; `Device` when it waited or allocated memory, which cannot
-    /// be recorded, or queued nothing.
-    pub fn record(stream: &Stream, enqueue: impl FnOnce() -> Result<()>) -> Result<Self> {
-        Self::record_locked(&lock_capture(), stream, enqueue)
+    /// be captured, or queued nothing.
+    pub fn capture(stream: &Stream, enqueue: impl FnOnce() -> Result<()>) -> Result<Self> {
+        Self::capture_locked(&lock_capture(), stream, enqueue)
     }
 
-    /// As [`Graph::record`], for a caller that holds the guard.
+    /// As [`Graph::capture`], for a caller that holds the guard.
     ///
     /// # Errors
-    /// As of [`Graph::record`].
-    pub fn record_locked(
+    /// As of [`Graph::capture`].
+    pub fn capture_locked(
         _lock: &CaptureLock,
         stream: &Stream,
         enqueue: impl FnOnce() -> Result<()>,
     ) -> Result<Self> {
         let cuda = stream.cuda();
         cuda.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
-            .map_err(|e| failed("start recording a graph", e))?;
+            .map_err(|e| failed("begin to capture a graph", e))?;
         stream.set_recording(true);
         let enqueued = enqueue();
         stream.set_recording(false);
-        let recorded = cuda.end_capture(CUgraphInstantiate_flags(0));
+        let captured = cuda.end_capture(CUgraphInstantiate_flags(0));
         enqueued?;
-        let graph = recorded
-            .map_err(|e| failed("record a graph", e))?
-            .ok_or_else(|| error("nothing was queued while a graph was recorded"))?;
+        let graph = captured
+            .map_err(|e| failed("capture a graph", e))?
+            .ok_or_else(|| error("nothing was queued while a graph was captured"))?;
         graph.upload().map_err(|e| failed("upload a graph", e))?;
         Ok(Self { graph, stream: stream.clone() })
     }
 
-    /// Queues all recorded work on the stream that it was recorded from.
+    /// Queues all captured work on the stream that it was captured from.
     ///
     /// # Errors
     /// `Device` with the driver's error.

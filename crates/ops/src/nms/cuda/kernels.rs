@@ -59,8 +59,8 @@ pub struct ParameterSlices<'a> {
 pub struct OutputSlices<'a> {
     pub kept: Out<'a, Kept>,
     pub counts: Out<'a, NmsCounts>,
-    pub published: Out<'a, Kept>,
-    pub published_counts: Out<'a, NmsCounts>,
+    pub host_kept: Out<'a, Kept>,
+    pub host_counts: Out<'a, NmsCounts>,
 }
 
 mirrors!(ParameterSlices<'_>, "nms/args.cuh", "NmsParameters");
@@ -87,13 +87,13 @@ impl<C> NmsArgs<'_, C> {
     /// `Argument` with the kernel, the slice and both lengths.
     pub fn check(&self, kernel: &str, sizes: &Sizes) -> Result<()> {
         let capacity = self.candidates.len();
-        let OutputSlices { kept, counts, published, published_counts } = &self.output;
+        let OutputSlices { kept, counts, host_kept, host_counts } = &self.output;
         check_len(kernel, "num_candidates", self.num_candidates.len(), 1)?;
         check_len(kernel, "settings", self.parameters.settings.len(), 1)?;
         check_len(kernel, "kept", kept.len(), capacity)?;
         check_len(kernel, "counts", counts.len(), 1)?;
-        check_len(kernel, "published", published.len(), capacity)?;
-        check_len(kernel, "published_counts", published_counts.len(), 1)?;
+        check_len(kernel, "host_kept", host_kept.len(), capacity)?;
+        check_len(kernel, "host_counts", host_counts.len(), 1)?;
         self.scratch.check(kernel, sizes)
     }
 }

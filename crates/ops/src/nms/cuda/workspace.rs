@@ -126,8 +126,8 @@ pub(crate) struct Memory {
     scratch: DeviceBuffer<u8>,
     kept: DeviceBuffer<Kept>,
     counts: DeviceBuffer<NmsCounts>,
-    published: MappedBuffer<Kept>,
-    published_counts: MappedBuffer<NmsCounts>,
+    host_kept: MappedBuffer<Kept>,
+    host_counts: MappedBuffer<NmsCounts>,
     read_counts: Vec<NmsCounts>,
 }
 
@@ -150,8 +150,8 @@ impl Memory {
             scratch: DeviceBuffer::zeros(stream, Scratch::num_bytes(&sizes))?,
             kept: DeviceBuffer::zeros(stream, candidates)?,
             counts: DeviceBuffer::zeros(stream, 1)?,
-            published: MappedBuffer::zeros(stream, candidates)?,
-            published_counts: MappedBuffer::zeros(stream, 1)?,
+            host_kept: MappedBuffer::zeros(stream, candidates)?,
+            host_counts: MappedBuffer::zeros(stream, 1)?,
             read_counts: Vec::with_capacity(1),
         })
     }
@@ -206,8 +206,8 @@ impl Memory {
         let output = OutputSlices {
             kept: self.kept.output(stream)?,
             counts: self.counts.output(stream)?,
-            published: self.published.output(stream)?,
-            published_counts: self.published_counts.output(stream)?,
+            host_kept: self.host_kept.output(stream)?,
+            host_counts: self.host_counts.output(stream)?,
         };
         Ok(NmsArgs { candidates, num_candidates, parameters, scratch, output })
     }
@@ -282,15 +282,15 @@ where
     fn read_kept(&mut self, keep: &mut Vec<Kept>) -> Result<()> {
         keep.clear();
         self.stream.synchronize()?;
-        let Memory { published, published_counts, read_counts, .. } = &mut self.memory;
+        let Memory { host_kept, host_counts, read_counts, .. } = &mut self.memory;
         read_counts.clear();
-        published_counts.copy_to(1, read_counts);
+        host_counts.copy_to(1, read_counts);
         let NmsCounts { num_kept, class_over } = read_counts.first().copied().unwrap_or_default();
         if let Some(class) = class_over.checked_sub(1) {
             let message = format!("class {class} of an eligible candidate has no threshold");
             return Err(Error::new(ErrorKind::Argument, P::OP, message));
         }
-        published.copy_to(num_kept as usize, keep);
+        host_kept.copy_to(num_kept as usize, keep);
         Ok(())
     }
 

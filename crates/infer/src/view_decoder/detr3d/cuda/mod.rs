@@ -253,7 +253,7 @@ impl<T: Activation> CudaDecoder<T> {
     /// As [`Self::enqueue`]; `Device` when the recording fails.
     pub fn record(&mut self, maps: &DeviceFeatureMaps) -> Result<Graph> {
         let stream = self.stream.clone();
-        Graph::record(&stream, || self.enqueue(maps))
+        Graph::capture(&stream, || self.enqueue(maps))
     }
 
     /// Queues a frame.
