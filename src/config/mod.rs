@@ -49,6 +49,7 @@ mod source;
 mod substitution;
 mod surround;
 mod value;
+mod vocabulary;
 mod zero_copy;
 
 use std::collections::{BTreeMap, BTreeSet};

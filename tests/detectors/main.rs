@@ -19,6 +19,7 @@ mod lidar_reference;
 mod masks;
 mod streampetr;
 mod trained_decoder;
+mod vocabulary;
 
 #[cfg(feature = "cuda")]
 mod camera_pipeline;
