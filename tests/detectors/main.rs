@@ -16,6 +16,7 @@ mod detr;
 mod efficient_nms;
 mod keypoints;
 mod lidar_reference;
+mod mask_maps;
 mod masks;
 mod streampetr;
 mod trained_decoder;
