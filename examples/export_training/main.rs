@@ -17,6 +17,7 @@
 //! | camera | `images` | [3, height, width] red, green, blue |
 //! | camera | `boxes_2d` | class, left, top, right, bottom in the network's pixels, visibility |
 //! | camera | `camera_frames` | number of boxes |
+//! | camera | `instances` | [height, width] the visible object: its place among the boxes of the frame, from 1 on, or 0 |
 //! | surround | `rig_images` | [cameras, height, width, 3] red, green, blue |
 //! | surround | `rig_boxes` | class, x, y, z, length, width, height, yaw, vx, vy, pixels, visibility in `base_link` |
 //! | surround | `rig_frames` | number of boxes, place in its clip of consecutive frames |

@@ -1,4 +1,5 @@
-// Masks of instances from coefficients and prototypes: crates/ops/src/decode/mask/mod.rs.
+// Masks of instances from coefficients and prototypes, or from a map for each row:
+// crates/ops/src/decode/mask/mod.rs.
 //
 // `mask_plan`, one block, gives each detection its window, its words and its tiles, up to the
 // capacity. In `mask_bits_*` resident blocks take tiles of kTileWords words of one mask: they
@@ -23,6 +24,9 @@ constexpr uint32_t kWordsOfWarp = kTileWords / (kThreads / kLanes);
 // pixel computes its four.
 constexpr uint32_t kMaxCells = 4096;
 constexpr uint32_t kMaxPrototypes = 256;
+// The pixels that may be set, other than those in the box: all, and those that the box touches.
+constexpr uint32_t kExtentImage = 1;
+constexpr uint32_t kExtentTouched = 2;
 
 static_assert(kWordsOfWarp == kLanes, "a lane keeps a word of its warp");
 
@@ -41,6 +45,8 @@ struct Settings {
     uint32_t width;
     uint32_t height;
     uint32_t sigmoid;
+    float level;
+    uint32_t extent;
     uint32_t reserved;
 };
 
@@ -57,6 +63,8 @@ struct Planned {
     uint32_t source;
     uint32_t first_tile;
     uint32_t num_tiles;
+    Axis x;
+    Axis y;
 };
 
 struct Totals {
@@ -96,7 +104,18 @@ struct BitsArgs {
     uint32_t first;
     uint32_t row_distance;
     uint32_t distance;
-    uint32_t reserved;
+    // Not 0: `prototypes` has a map for each row, and there are no coefficients.
+    uint32_t are_maps;
+};
+
+// The values of the cells of a mask.
+template <typename T>
+struct Values {
+    const float* coefficients;
+    const T* maps;
+    uint32_t num;
+    bool has_sigmoid;
+    bool has_ring;  // A cell of zeros is around the map.
 };
 
 struct Tap {
@@ -119,8 +138,10 @@ __device__ inline uint32_t pixel(float edge, uint32_t side) {
 }
 
 __device__ inline Window window_of(const float (&box)[4], const Settings& settings) {
-    const uint32_t left = pixel(box[0], settings.width);
-    const uint32_t top = pixel(box[1], settings.height);
+    if (settings.extent == kExtentImage) return {0, 0, settings.width, settings.height, 0};
+    const bool is_touched = settings.extent == kExtentTouched;
+    const uint32_t left = pixel(is_touched ? floorf(box[0]) : box[0], settings.width);
+    const uint32_t top = pixel(is_touched ? floorf(box[1]) : box[1], settings.height);
     const uint32_t right = pixel(box[2], settings.width);
     const uint32_t bottom = pixel(box[3], settings.height);
     const bool is_finite =
@@ -167,22 +188,33 @@ __device__ inline Tap tap(const Axis& axis, uint32_t pixel) {
             position - static_cast<float>(cell)};
 }
 
+// A map of `cells` from `low` to `high`, with a cell of zeros at either end.
+__device__ inline Axis axis_of(float low, float high, uint32_t cells) {
+    const float scale = static_cast<float>(cells) / (high - low);
+    return {scale, 0.5f - low * scale, 0, cells + 2};
+}
+
 __device__ inline float mix(float a, float b, float weight) { return a + (b - a) * weight; }
 
 template <typename T>
-__device__ float cell_value(const BitsArgs<T>& args, const float* coefficients, bool has_sigmoid,
-                            uint32_t x, uint32_t y) {
+__device__ float cell_value(const BitsArgs<T>& args, const Values<T>& values, uint32_t x,
+                            uint32_t y) {
+    if (values.has_ring) {
+        if (x == 0 || y == 0 || x > args.map_width || y > args.map_height) return 0.0f;
+        --x;
+        --y;
+    }
     // Settings are in device memory: positions stay within the map whatever they are.
     const uint64_t at = static_cast<uint64_t>(min(y, args.map_height - 1)) * args.map_width +
                         min(x, args.map_width - 1);
     const uint64_t plane = static_cast<uint64_t>(args.map_width) * args.map_height;
-    const T* prototype = args.prototypes.data + at;
+    const T* prototype = values.maps + at;
     float sum = 0.0f;
 #pragma unroll 8
-    for (uint32_t i = 0; i < args.num_prototypes; ++i) {
-        sum = sum + coefficients[i] * widened(prototype[i * plane]);
+    for (uint32_t i = 0; i < values.num; ++i) {
+        sum = sum + values.coefficients[i] * widened(prototype[i * plane]);
     }
-    return has_sigmoid ? sigmoid(sum) : sum;
+    return values.has_sigmoid ? sigmoid(sum) : sum;
 }
 
 // The cells below a tile.
@@ -206,16 +238,17 @@ __device__ float value_of(const Tap& x, const Tap& y, const At& at) {
 
 // For a warp: a word from its lanes' pixels.
 template <typename Value>
-__device__ uint32_t word_of(const Settings& settings, const Window& window, uint32_t word,
+__device__ uint32_t word_of(const Settings& settings, const Planned& mask, uint32_t word,
                             const Value& value) {
+    const Window& window = mask.window;
     const uint32_t per_row = words_per_row(window);
     const uint32_t row = word / per_row;
     const uint32_t column = word % per_row * kLanes + threadIdx.x % kLanes;
     bool is_set = false;
     if (column < window.width) {
-        const Tap x = tap(settings.x, window.left + column);
-        const Tap y = tap(settings.y, window.top + row);
-        is_set = value(x, y) > (settings.sigmoid != 0 ? 0.5f : 0.0f);
+        const Tap x = tap(mask.x, window.left + column);
+        const Tap y = tap(mask.y, window.top + row);
+        is_set = value(x, y) > settings.level;
     }
     return __ballot_sync(kAllLanes, is_set);
 }
@@ -223,7 +256,7 @@ __device__ uint32_t word_of(const Settings& settings, const Window& window, uint
 // For all threads of a block: the words of a mask from `first` to `end`, at most kTileWords.
 template <typename T>
 __device__ void write_tile(const BitsArgs<T>& args, const Settings& settings, const Planned& mask,
-                           uint32_t first, uint32_t end, const float* coefficients,
+                           uint32_t first, uint32_t end, const Values<T>& values,
                            float (&staged)[kMaxCells]) {
     const Window& window = mask.window;
     const uint32_t per_row = words_per_row(window);
@@ -233,16 +266,15 @@ __device__ void write_tile(const BitsArgs<T>& args, const Settings& settings, co
         columns[0] = first % per_row * kLanes;
         columns[1] = min(columns[1], (end - 1) % per_row * kLanes + kLanes - 1);
     }
-    const bool has_sigmoid = settings.sigmoid != 0;
-    const uint32_t x = tap(settings.x, window.left + columns[0]).first;
-    const uint32_t y = tap(settings.y, window.top + rows[0]).first;
-    const uint32_t width = tap(settings.x, window.left + columns[1]).second - x + 1;
-    const uint32_t height = tap(settings.y, window.top + rows[1]).second - y + 1;
+    const uint32_t x = tap(mask.x, window.left + columns[0]).first;
+    const uint32_t y = tap(mask.y, window.top + rows[0]).first;
+    const uint32_t width = tap(mask.x, window.left + columns[1]).second - x + 1;
+    const uint32_t height = tap(mask.y, window.top + rows[1]).second - y + 1;
     const uint64_t num_cells = static_cast<uint64_t>(width) * height;
     const bool is_staged = num_cells <= kMaxCells;
     if (is_staged) {
         for (uint32_t i = threadIdx.x; i < num_cells; i += kThreads) {
-            staged[i] = cell_value(args, coefficients, has_sigmoid, x + i % width, y + i / width);
+            staged[i] = cell_value(args, values, x + i % width, y + i / width);
         }
     }
     __syncthreads();
@@ -251,13 +283,13 @@ __device__ void write_tile(const BitsArgs<T>& args, const Settings& settings, co
     const uint32_t lane = threadIdx.x % kLanes;
     uint32_t own = 0;
     for (uint32_t i = 0; i < kWordsOfWarp && start + i < end; ++i) {
-        const uint32_t word = word_of(settings, window, start + i, [&](const Tap& x, const Tap& y) {
+        const uint32_t word = word_of(settings, mask, start + i, [&](const Tap& x, const Tap& y) {
             if (is_staged) {
                 return value_of(
                     x, y, [&](uint32_t column, uint32_t row) { return cells.at(column, row); });
             }
             return value_of(x, y, [&](uint32_t column, uint32_t row) {
-                return cell_value(args, coefficients, has_sigmoid, column, row);
+                return cell_value(args, values, column, row);
             });
         });
         if (i == lane) own = word;
@@ -283,18 +315,25 @@ __device__ void write_bits(const BitsArgs<T>& args) {
         }
         __syncthreads();
         const Planned mask = found;
+        const bool has_row = mask.source < args.num_rows;
+        const bool are_maps = args.are_maps != 0;
         for (uint32_t i = threadIdx.x; i < args.num_prototypes; i += kThreads) {
             const uint64_t at = args.first +
                                 static_cast<uint64_t>(mask.source) * args.row_distance +
                                 static_cast<uint64_t>(i) * args.distance;
-            const bool is_there = mask.source < args.num_rows && at < args.predictions.len;
-            coefficients[i] = is_there ? widened(args.predictions[at]) : 0.0f;
+            const bool is_there = has_row && !are_maps && at < args.predictions.len;
+            coefficients[i] = is_there ? widened(args.predictions[at]) : are_maps ? 1.0f : 0.0f;
         }
+        const uint64_t plane = static_cast<uint64_t>(args.map_width) * args.map_height;
+        const T* maps = args.prototypes.data + (are_maps && has_row ? mask.source * plane : 0);
+        const uint32_t num = are_maps && !has_row ? 0 : args.num_prototypes;
+        const Values<T> values = {coefficients, maps, num, settings.sigmoid != 0,
+                                  settings.extent == kExtentTouched};
         __syncthreads();
         const uint32_t first = (tile - mask.first_tile) * kTileWords;
         const uint32_t num_words = words_per_row(mask.window) * mask.window.height;
         const uint32_t end = min(first + kTileWords, num_words);
-        if (first < end) write_tile(args, settings, mask, first, end, coefficients, staged);
+        if (first < end) write_tile(args, settings, mask, first, end, values, staged);
         __syncthreads();
     }
 }
@@ -327,7 +366,11 @@ extern "C" __global__ void __launch_bounds__(mask::kPlanThreads)
         if (has_mask) {
             window.first_word = static_cast<uint32_t>(end - words);
             const uint32_t first_tile = num_tiles + static_cast<uint32_t>(of_tiles.up_to) - tiles;
-            args.planned[own] = {window, args.sources[own], first_tile, tiles};
+            const auto& box = args.detections[own].bbox;
+            const bool is_touched = settings.extent == kExtentTouched;
+            const Axis x = is_touched ? axis_of(box[0], box[2], settings.x.count) : settings.x;
+            const Axis y = is_touched ? axis_of(box[1], box[3], settings.y.count) : settings.y;
+            args.planned[own] = {window, args.sources[own], first_tile, tiles, x, y};
             args.published[own] = window;
         }
         num_words += sums.total;

@@ -49,7 +49,7 @@ fn camera(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
         let config = camera_config()?;
         let network = Network {
             input: ("images", input_shape().to_vec()),
-            outputs: vec![("output", output.tensor)],
+            outputs: output.tensors.into_iter().map(|tensor| ("output", tensor)).collect(),
         };
         let mut detector: Box<dyn Detector> = match device {
             Device::Cpu => Box::new(<image2d::CpuDetector>::new(&config, network.on_cpu())?),
@@ -79,7 +79,7 @@ fn around_on_cpu(bench: &mut Bench<'_>, test_image: &TestImage, output: &HeadOut
     let image = test_image.view()?;
     let mut workspace = Workspace::new();
     let mut input = Tensor::zeros(ElementType::F32, &input_shape())?;
-    let mut rest = <OnCpu>::new();
+    let mut rest = <OnCpu>::new(output);
     bench.host(Case::new(AROUND), || {
         letterbox(&image, &params(), &mut workspace, &mut input)?;
         rest.gather(output)

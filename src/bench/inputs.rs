@@ -93,6 +93,67 @@ pub(super) fn yolo(
     }
     let shape =
         if is_planes { vec![1, num_columns, num_rows] } else { vec![1, num_rows, num_columns] };
+    tensor(shape, values, element)
+}
+
+/// The outputs of a head of DETR: boxes, and logits of which `num_passing` rows have one above 0.
+pub(super) fn detr(
+    num_rows: usize,
+    num_classes: usize,
+    num_passing: usize,
+    element: ElementType,
+) -> [Tensor; 2] {
+    let mut random = Random::new(5);
+    let boxes = (0..num_rows).flat_map(|_| [0.8, 0.8, 0.2, 0.2]);
+    let boxes = boxes.map(|side| random.range(0.02, side)).collect();
+    let mut logits: Vec<f32> =
+        (0..num_rows * num_classes).map(|_| random.range(-7.0, -1.0)).collect();
+    for row in 0..num_passing {
+        let row = row * num_rows / num_passing;
+        logits[row * num_classes + random.below(num_classes)] = random.range(0.2, 4.0);
+    }
+    [
+        tensor(vec![1, num_rows, 4], boxes, element),
+        tensor(vec![1, num_rows, num_classes], logits, element),
+    ]
+}
+
+/// Instances of [`instances`].
+pub(super) const NUM_INSTANCES: usize = 100;
+/// Columns of the grid that they are in.
+const COLUMNS: usize = 13;
+
+/// The outputs of an 80-class network with masks, predictions [1, 116, 8400] and prototypes
+/// [1, 32, 160, 160]: in a source image of 1920x1080 the boxes have sides of 120 to 280 pixels, 200
+/// on average, and none overlaps another so far that it is suppressed.
+pub(super) fn instances(num_classes: usize, element: ElementType) -> [Tensor; 2] {
+    const NUM_ROWS: usize = 8400;
+    const NUM_PROTOTYPES: usize = 32;
+    const MAP: usize = 160;
+    let mut random = Random::new(6);
+    let num_planes = 4 + num_classes + NUM_PROTOTYPES;
+    let mut values = vec![0.0; num_planes * NUM_ROWS];
+    for instance in 0..NUM_INSTANCES {
+        let row = instance * NUM_ROWS / NUM_INSTANCES;
+        let (column, line) = (instance % COLUMNS, instance / COLUMNS);
+        let mut set = |plane: usize, value| values[plane * NUM_ROWS + row] = value;
+        set(0, 47.0 + column as f32 * 45.5);
+        // The image is letterboxed to rows 140 to 500.
+        set(1, 187.0 + line as f32 * 38.0);
+        set(2, random.range(40.0, 93.3));
+        set(3, random.range(40.0, 93.3));
+        set(4 + random.below(num_classes), random.range(0.3, 1.0));
+        (0..NUM_PROTOTYPES).for_each(|i| set(4 + num_classes + i, random.range(-1.0, 1.0)));
+    }
+    let num = NUM_PROTOTYPES * MAP * MAP;
+    let prototypes = (0..num).map(|_| random.range(-1.0, 1.0)).collect();
+    [
+        tensor(vec![1, num_planes, NUM_ROWS], values, element),
+        tensor(vec![1, NUM_PROTOTYPES, MAP, MAP], prototypes, element),
+    ]
+}
+
+fn tensor(shape: Vec<usize>, values: Vec<f32>, element: ElementType) -> Tensor {
     match element {
         ElementType::F16 => {
             Tensor::F16 { shape, values: values.into_iter().map(f16::from_f32).collect() }

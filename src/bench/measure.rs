@@ -71,6 +71,12 @@ impl<'a> Bench<'a> {
         self.add(case, None, wall_us)
     }
 
+    /// Adds the difference of cases that were measured.
+    #[cfg(feature = "cuda")]
+    pub(super) fn difference(&mut self, case: Case, gpu_us: Times, wall_us: Times) -> Result<()> {
+        self.add(case, Some(gpu_us), wall_us)
+    }
+
     fn calls(&mut self, case: Case, mut run: impl FnMut() -> Result<()>) -> Result<()> {
         let start = Instant::now();
         run()?;

@@ -16,6 +16,7 @@ mod letterbox;
 mod lidar;
 #[cfg(feature = "cuda")]
 mod mapped;
+mod mask;
 mod measure;
 #[cfg(feature = "cuda")]
 mod replay;
@@ -60,6 +61,7 @@ fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     letterbox::cases(bench, device)?;
     resample::cases(bench, device)?;
     decode::cases(bench, device)?;
+    mask::cases(bench, device)?;
     suppress::cases(bench, device)?;
     lidar::cases(bench, device)?;
     sparse::cases(bench, device)?;

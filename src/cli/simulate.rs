@@ -34,6 +34,9 @@ pub(super) struct SimulateArguments {
     /// Also writes the clouds of all LiDARs as one in base_link, on /lidar/points.
     #[arg(long)]
     pub(super) merged_cloud: bool,
+    /// Also writes the visible pixels of the objects of images, on /truth/<camera>/instances.
+    #[arg(long)]
+    pub(super) masks: bool,
     /// Vehicles, cyclists and pedestrians within 60 m on average.
     #[arg(long, default_value_t = Options::default().num_actors, value_name = "N")]
     pub(super) actors: u32,
@@ -74,6 +77,7 @@ impl SimulateArguments {
             lidars: 1,
             moving_scans: false,
             merged_cloud: false,
+            masks: false,
             actors: num_actors,
             points: num_points,
             compressed: false,
@@ -121,6 +125,7 @@ fn options(arguments: &SimulateArguments) -> Options {
         camera_rate_hz: arguments.camera_rate,
         has_moving_scans: arguments.moving_scans,
         has_merged_cloud: arguments.merged_cloud,
+        has_masks: arguments.masks,
         image_size: arguments.image_size,
         ..Options::default()
     }

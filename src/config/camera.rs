@@ -14,6 +14,7 @@ use super::nms::nms_2d;
 use super::reader::Reader;
 use super::value::Length::Exactly;
 use super::value::{integer, list, number, whole};
+use super::vocabulary::vocabulary;
 use super::zero_copy::zero_copy;
 use det_post_types::{
     Box2d, Candidate, EngineKind, EngineOptions, JpegOptions, Keypoint, Nms2d, Result, Size, Usage,
@@ -50,6 +51,9 @@ pub struct CameraConfig {
     pub mask_capacity_bytes: usize,
     /// The wanted classes, ascending; empty for all.
     pub class_filter: Vec<u32>,
+    /// Vectors of classes by their names, for a network that finds classes by vectors: the names of
+    /// `facts` are its classes, and the engine's options have their vectors.
+    pub vocabulary_path: Option<PathBuf>,
     /// Inputs and outputs of the network.
     pub facts: YoloFacts,
 }
@@ -60,8 +64,15 @@ impl CameraConfig {
         self.facts.layout.keypoints(1).is_some()
     }
 
-    pub(super) fn read(p: &mut Reader<'_>, head: String, facts: YoloFacts) -> Self {
-        let engine = engine_or_external(p);
+    pub(super) fn read(p: &mut Reader<'_>, head: String, mut facts: YoloFacts) -> Self {
+        let mut engine = engine_or_external(p);
+        let mut vocabulary_path = None;
+        if let Some(vocabulary) = vocabulary(p) {
+            facts.class_names = vocabulary.class_names;
+            engine.class_vectors = Some(vocabulary.vectors);
+            vocabulary_path = Some(vocabulary.path);
+            p.set_class_names(&facts.class_names);
+        }
         let is_external = engine.kind == EngineKind::External;
         let source_size = source_size(p, is_external);
         if is_external {
@@ -81,6 +92,7 @@ impl CameraConfig {
             nms: nms_2d(p, &facts.layout),
             max_detections: max_detections(p, 300),
             mask_capacity_bytes: mask_capacity_bytes(p),
+            vocabulary_path,
             facts,
         }
     }

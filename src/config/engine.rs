@@ -101,6 +101,7 @@ fn options(p: &mut Reader<'_>, kind: EngineKind) -> EngineOptions {
         .filter(|&threads| threads > 0),
         gpu: gpu(p),
         study: None,
+        class_vectors: None,
     }
 }
 

@@ -50,6 +50,7 @@ mod source;
 mod substitution;
 mod surround;
 mod value;
+mod vocabulary;
 mod zero_copy;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,7 +4,7 @@
 use super::declaration::{Declaration, DefaultValue, entries};
 use super::files::{Entry, assignment_of};
 use super::problems::{Origin, Problems, nearest};
-use super::{ChannelKind, Config};
+use super::{ChannelKind, Config, YoloFacts};
 use det_post_ros::yaml::Node;
 use det_post_ros::{Parameter, ParameterDescriptor, ParameterType, ParameterValue};
 use det_post_types::{DeviceChoice, Result};
@@ -188,7 +188,14 @@ impl Config {
         let mut problems = Problems::default();
         for (mine, theirs) in self.channels.iter().zip(&changed.channels) {
             let is_same = match (&mine.kind, &theirs.kind) {
-                (ChannelKind::Camera(a), ChannelKind::Camera(b)) => a.facts == b.facts,
+                (ChannelKind::Camera(a), ChannelKind::Camera(b)) => {
+                    let class_names = match &a.vocabulary_path {
+                        // They are a parameter.
+                        Some(_) => a.facts.class_names.clone(),
+                        None => b.facts.class_names.clone(),
+                    };
+                    a.facts == YoloFacts { class_names, ..b.facts.clone() }
+                }
                 (ChannelKind::Lidar(a), ChannelKind::Lidar(b)) => a.facts == b.facts,
                 (ChannelKind::Surround(a), ChannelKind::Surround(b)) => a.facts == b.facts,
                 _ => false,

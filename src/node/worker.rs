@@ -60,12 +60,16 @@ impl Worker {
     pub fn apply_pending(&mut self, state: &ChannelState, clock: &NodeClock) {
         let Some(config) = state.take_pending() else { return };
         let name = config.name.clone();
-        let before = self.channel.config().kind.lowest_score_threshold();
+        let labels = |channel: &Channel| {
+            let kind = &channel.config().kind;
+            (kind.lowest_score_threshold().to_bits(), kind.class_names().to_vec())
+        };
+        let before = labels(&self.channel);
         if let Err(error) = self.channel.reconfigure(&config) {
             tracing::error!("channel {name}: the parameters are not applied: {error}");
             return;
         }
-        if before.to_bits() != self.channel.config().kind.lowest_score_threshold().to_bits() {
+        if before != labels(&self.channel) {
             self.note_failure(state, |worker| {
                 let now = clock.now().unwrap_or_default();
                 worker.outputs.publish_labels(worker.channel.config(), now)

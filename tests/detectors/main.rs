@@ -16,9 +16,11 @@ mod detr;
 mod efficient_nms;
 mod keypoints;
 mod lidar_reference;
+mod mask_maps;
 mod masks;
 mod streampetr;
 mod trained_decoder;
+mod vocabulary;
 
 #[cfg(feature = "cuda")]
 mod camera_pipeline;

@@ -16,6 +16,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod class_vectors;
 mod conformance;
 pub mod dense;
 #[cfg(feature = "cuda")]
@@ -87,8 +88,8 @@ pub fn load(model: &Path, options: &EngineOptions) -> Result<Box<dyn Engine>> {
     }
     let choice = choose(options, std::env::var_os(LIBRARY_VARIABLE).as_deref());
     let engine: Box<dyn Engine> = match &choice.library {
-        Some(library) => Box::new(OrtEngine::load(model, library, options.threads)?),
-        None => Box::new(RtenEngine::load(model, options.threads)?),
+        Some(library) => Box::new(OrtEngine::with_options(model, library, options)?),
+        None => Box::new(RtenEngine::with_options(model, options)?),
     };
     tracing::info!("model {} on {}: {}", model.display(), engine.name(), choice.reason);
     Ok(engine)

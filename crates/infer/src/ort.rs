@@ -19,7 +19,8 @@ use ort::value::{DynValue, Outlet, TensorElementType, TensorRef};
 use super::engine::place_of;
 use super::{Engine, LIBRARY_VARIABLE, check_file, check_inputs, target_sizes};
 use det_post_types::{
-    Dim, ElementType, Error, ErrorKind, Result, TensorSpec, TensorValues, TensorView, input_file,
+    Dim, ElementType, EngineOptions, Error, ErrorKind, Result, TensorSpec, TensorValues,
+    TensorView, input_file,
 };
 
 const STAGE: &str = "onnxruntime";
@@ -53,13 +54,23 @@ impl OrtEngine {
     /// has loaded, ONNX Runtime refuses the file, or the type of an input is not
     /// supported.
     pub fn load(path: &Path, library: &Path, threads: Option<usize>) -> Result<Self> {
+        let options = EngineOptions { threads, ..EngineOptions::default() };
+        Self::with_options(path, library, &options)
+    }
+
+    /// As [`OrtEngine::load`], with the threads and the vectors of classes of the options.
+    ///
+    /// # Errors
+    /// As there, and `Model` when the network has no input for the vectors.
+    pub fn with_options(path: &Path, library: &Path, options: &EngineOptions) -> Result<Self> {
         check_file(path)?;
         let environment = environment(library)?;
-        let cut = target_sizes::adapted(path)?;
-        let session = open(&environment, path, cut.as_deref(), threads).map_err(|cause| {
-            Error::new(ErrorKind::Model, STAGE, format!("cannot load {}", path.display()))
-                .with_source(cause)
-        })?;
+        let cut = target_sizes::adapted(path, options.class_vectors.as_ref())?;
+        let session =
+            open(&environment, path, cut.as_deref(), options.threads).map_err(|cause| {
+                Error::new(ErrorKind::Model, STAGE, format!("cannot load {}", path.display()))
+                    .with_source(cause)
+            })?;
         let inputs: Vec<_> = session.inputs().iter().map(spec).collect();
         let outputs: Vec<_> = session.outputs().iter().map(spec).collect();
         let is_used = vec![true; outputs.len()];

@@ -23,7 +23,8 @@ use super::engine::place_of;
 use super::onnx::metadata_entries;
 use super::{Engine, check_file, check_inputs, target_sizes};
 use det_post_types::{
-    Dim, ElementType, Error, ErrorKind, Result, TensorSpec, TensorValues, TensorView,
+    ClassVectors, Dim, ElementType, EngineOptions, Error, ErrorKind, Result, TensorSpec,
+    TensorValues, TensorView,
 };
 
 const STAGE: &str = "rten";
@@ -50,7 +51,16 @@ impl RtenEngine {
     /// `Model` when the file cannot be read, or uses an operator or an input type that
     /// rten does not support.
     pub fn load(path: &Path, threads: Option<usize>) -> Result<Self> {
-        let (model, depends_on_values) = load_checked(path)?;
+        Self::with_options(path, &EngineOptions { threads, ..EngineOptions::default() })
+    }
+
+    /// As [`RtenEngine::load`], with the threads and the vectors of classes of the options.
+    ///
+    /// # Errors
+    /// As there, and `Model` when the network has no input for the vectors.
+    pub fn with_options(path: &Path, options: &EngineOptions) -> Result<Self> {
+        let EngineOptions { threads, class_vectors, .. } = options;
+        let (model, depends_on_values) = load_checked(path, class_vectors.as_ref())?;
         let inputs = specs(&model, model.input_ids());
         if let Some(input) = inputs.iter().find(|input| input.element.is_none()) {
             return Err(Error::new(
@@ -114,13 +124,13 @@ fn num_values(shape: &[usize]) -> usize {
 
 /// Loads a file after every node was compared with what rten computes as ONNX defines it; and whether
 /// sizes inside depend on values.
-fn load_checked(path: &Path) -> Result<(Model, bool)> {
+fn load_checked(path: &Path, classes: Option<&ClassVectors>) -> Result<(Model, bool)> {
     let failed = |message: &str| {
         Error::new(ErrorKind::Model, STAGE, format!("{}: {message}", path.display()))
     };
     let in_file = |error: Error| failed(error.message());
     check_file(path)?;
-    let cut = target_sizes::adapted(path)?;
+    let cut = target_sizes::adapted(path, classes)?;
     let bytes = match &cut {
         Some(bytes) => Cow::Borrowed(&bytes[..]),
         None => Cow::Owned(

@@ -4,10 +4,11 @@
 
 use std::path::Path;
 
+use super::class_vectors;
 use super::efficient_nms::{self, read_if_named};
 use super::onnx::{DataType, Model, write};
 use super::view_decoder::plugin;
-use det_post_types::Result;
+use det_post_types::{ClassVectors, Result};
 
 /// The name of the input. Its two numbers are width and height.
 const INPUT: &str = "orig_target_sizes";
@@ -16,11 +17,15 @@ const INPUT: &str = "orig_target_sizes";
 const I32: i64 = 6;
 
 /// The network as engines load it, where that is not as it stands in the file: without the
-/// suppression or the view decoder at its end, or with a size in place of an input.
+/// suppression or the view decoder at its end, or with a size or the vectors of classes in place of
+/// an input.
 ///
 /// # Errors
-/// `Model` when the file cannot be read or is not of the format.
-pub(super) fn adapted(path: &Path) -> Result<Option<Vec<u8>>> {
+/// `Model` when the file cannot be read or is not of the format, or has no input for the vectors.
+pub(super) fn adapted(path: &Path, classes: Option<&ClassVectors>) -> Result<Option<Vec<u8>>> {
+    if let Some(classes) = classes {
+        return class_vectors::with_constant(path, classes).map(Some);
+    }
     if let Some(bytes) = efficient_nms::cut(path)? {
         return Ok(Some(bytes));
     }
@@ -85,7 +90,7 @@ mod tests {
         ] {
             let sizes = (INPUT, data_type, &[1, 2][..]);
             for inputs in [[image, sizes], [sizes, image]] {
-                let bytes = adapted(file(&inputs).path()).unwrap().unwrap();
+                let bytes = adapted(file(&inputs).path(), None).unwrap().unwrap();
                 let found = Model::parse(&bytes).unwrap();
                 let names: Vec<&str> = found.graph.inputs.iter().map(|input| input.name).collect();
                 assert_eq!(names, ["images"]);
@@ -105,7 +110,7 @@ mod tests {
         let other = ("im_shape", 1, &[1, 2][..]);
         let text = (INPUT, 8, &[1, 2][..]);
         for inputs in [&[image][..], &[image, other], &[image, text], &[image, other, text]] {
-            assert!(adapted(file(inputs).path()).unwrap().is_none());
+            assert!(adapted(file(inputs).path(), None).unwrap().is_none());
         }
     }
 }

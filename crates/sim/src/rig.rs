@@ -38,6 +38,8 @@ pub struct Options {
     pub has_moving_scans: bool,
     /// Whether recordings also have the clouds of all LiDARs as one in `base_link`.
     pub has_merged_cloud: bool,
+    /// Whether recordings also have the visible pixels of the objects of images.
+    pub has_masks: bool,
     /// Number of threads for a frame. The result does not depend on it.
     pub num_threads: usize,
 }
@@ -55,6 +57,7 @@ impl Default for Options {
             camera_rate_hz: 10.0,
             has_moving_scans: false,
             has_merged_cloud: false,
+            has_masks: false,
             num_threads: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
@@ -104,6 +107,8 @@ pub struct Rig {
     pub has_moving_scans: bool,
     /// Whether the clouds of all LiDARs are also recorded as one.
     pub has_merged_cloud: bool,
+    /// Whether the visible pixels of the objects of images are recorded.
+    pub has_masks: bool,
 }
 
 impl Rig {
@@ -146,8 +151,7 @@ impl Rig {
                 CameraMount { position_m: [1.25 + 0.45 * cos, 0.45 * sin, 1.62], yaw_rad }
             })
             .collect();
-        let Options { image_size, camera_rate_hz, has_moving_scans, has_merged_cloud, .. } =
-            *options;
+        let Options { image_size, camera_rate_hz, has_moving_scans, .. } = *options;
         Ok(Self {
             lidars,
             cameras,
@@ -155,7 +159,8 @@ impl Rig {
             image_size,
             camera_rate_hz,
             has_moving_scans,
-            has_merged_cloud,
+            has_merged_cloud: options.has_merged_cloud,
+            has_masks: options.has_masks,
         })
     }
 

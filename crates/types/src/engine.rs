@@ -37,6 +37,48 @@ pub struct EngineOptions {
     /// Where to write down what the layers of the network write, frame by frame. The network then
     /// runs in dense layers of our own on every device, one step after another.
     pub study: Option<LayerStudy>,
+    /// The value of the second input of a network that finds classes by their vectors. Such a
+    /// network does not run in dense layers of our own.
+    pub class_vectors: Option<ClassVectors>,
+}
+
+/// A table with a vector for each class, in the order of the classes, as an input of a network.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClassVectors {
+    num_classes: usize,
+    /// f32, little-endian: comparable, and as a file of a network has them.
+    bytes: Vec<u8>,
+}
+
+impl ClassVectors {
+    /// A table of vectors of one length; `None` where their lengths differ, or there are none.
+    pub fn new(vectors: &[Vec<f32>]) -> Option<Self> {
+        let len = vectors.first()?.len();
+        let is_table = len > 0 && vectors.iter().all(|vector| vector.len() == len);
+        let bytes = || vectors.iter().flatten().flat_map(|value| value.to_le_bytes()).collect();
+        is_table.then(|| Self { num_classes: vectors.len(), bytes: bytes() })
+    }
+
+    /// The number of classes, above 0.
+    pub fn num_classes(&self) -> usize {
+        self.num_classes
+    }
+
+    /// The number of values of a vector, above 0.
+    pub fn len_of_vector(&self) -> usize {
+        self.bytes.len() / size_of::<f32>() / self.num_classes
+    }
+
+    /// All values as f32, little-endian, class by class.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl std::fmt::Debug for ClassVectors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ClassVectors({} of {} values)", self.num_classes, self.len_of_vector())
+    }
 }
 
 /// What runs a network for a channel on a GPU.

@@ -80,7 +80,9 @@ pub use compressed_image::{CompressedFormat, CompressedView, FileSamples};
 pub use detection::{Detection2d, Detection3d, Detections, Object3d, Variance3d};
 pub use device::{DeviceChoice, UploadOptions, Usage};
 pub use device_bytes::DeviceBytes;
-pub use engine::{EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions, Provider};
+pub use engine::{
+    ClassVectors, EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions, Provider,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange, RangeEnds};

@@ -4,7 +4,7 @@ use super::boxes::Box2d;
 use super::image::Size;
 
 named! {
-    /// Where a source pixel is on the map of prototypes.
+    /// Where a source pixel is on the map of a mask or of prototypes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum MaskRule {
         /// Where the letterbox puts the centre of the pixel: nothing is rounded.
@@ -12,24 +12,43 @@ named! {
         /// The part of the map without padding, cut to whole cells, is stretched over the image:
         /// `process_mask_native` of ultralytics (`retina_masks`).
         Native => "native",
+        /// The map covers the box of the detection and is 0 around it: masks of regions of interest,
+        /// as Mask R-CNN has them.
+        Box => "box",
     }
     /// The name in head files.
     pub fn name;
 }
 
-/// How the masks of a network are computed from its coefficients and prototypes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How the masks of a network are computed from its outputs.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MaskParams {
-    /// Where a source pixel is on the map of prototypes.
+    /// Where a source pixel is on the map of the mask or of the prototypes.
     pub rule: MaskRule,
-    /// Whether values pass through a sigmoid before they are interpolated, and the threshold is
-    /// 0.5 in place of 0: older releases of ultralytics.
+    /// Whether values pass through a sigmoid before they are interpolated: older releases of
+    /// ultralytics.
     pub sigmoid: bool,
+    /// A pixel is set where its value is above this; `None`: 0, with a sigmoid 0.5.
+    pub threshold: Option<f32>,
+    /// Whether pixels outside of the box are not set. Those of [`MaskRule::Box`] never are.
+    pub crop: bool,
+}
+
+impl MaskParams {
+    /// The parameters of a rule, without a sigmoid, cropped.
+    pub const fn of(rule: MaskRule) -> Self {
+        Self { rule, sigmoid: false, threshold: None, crop: true }
+    }
+
+    /// The value above which a pixel is set.
+    pub fn level(&self) -> f32 {
+        self.threshold.unwrap_or(if self.sigmoid { 0.5 } else { 0.0 })
+    }
 }
 
 impl Default for MaskParams {
     fn default() -> Self {
-        Self { rule: MaskRule::Straight, sigmoid: false }
+        Self::of(MaskRule::Straight)
     }
 }
 
@@ -64,6 +83,22 @@ impl MaskWindow {
             return Self::default();
         }
         Self { left, top, width: right - left, height: bottom - top, first_word: 0 }
+    }
+
+    /// The pixels of an image that a box touches. A box that is not finite touches none.
+    pub fn around_box(bbox: &Box2d, image: Size) -> Self {
+        let outwards = Box2d {
+            x1: bbox.x1.floor(),
+            y1: bbox.y1.floor(),
+            x2: bbox.x2.ceil(),
+            y2: bbox.y2.ceil(),
+        };
+        Self::of_box(&outwards, image)
+    }
+
+    /// All pixels of an image.
+    pub fn of_image(image: Size) -> Self {
+        Self { left: 0, top: 0, width: image.width, height: image.height, first_word: 0 }
     }
 
     /// Words of a row.

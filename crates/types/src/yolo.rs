@@ -71,6 +71,9 @@ pub enum YoloLayout {
     /// Boxes with their scores `[1, N, 5]`, x1 y1 x2 y2 score, and labels `[1, N]`, final
     /// (detectors exported by mmdeploy). Rows with a negative label are padding.
     Mmdeploy,
+    /// As [`Self::Mmdeploy`], and a map of its mask for each row `[1, N, H, W]` (Mask R-CNN and
+    /// others, exported by mmdeploy).
+    MmdeploySeg,
     /// Final boxes `[1, N, 4]` and scores (RT-DETR): `[1, N, C]`, or `[1, N]` with labels `[1, N]`.
     Detr {
         /// The meaning of the four numbers of a box.
@@ -78,6 +81,16 @@ pub enum YoloLayout {
         /// Whether scores are logits, to be passed through a sigmoid.
         logits: bool,
         /// The classes of a row without a label.
+        classes: DetrClasses,
+    },
+    /// Final boxes `[1, N, 4]`, scores `[1, N, C]` as of [`Self::Detr`], and a map of its mask for
+    /// each row `[1, N, H, W]` (RF-DETR-Seg).
+    DetrSeg {
+        /// The meaning of the four numbers of a box.
+        boxes: DetrBoxes,
+        /// Whether scores are logits, to be passed through a sigmoid.
+        logits: bool,
+        /// The classes of a row.
         classes: DetrClasses,
     },
 }
@@ -126,9 +139,14 @@ impl YoloLayout {
         matches!(self, Self::Obb | Self::ObbEndToEnd)
     }
 
-    /// Whether detections have masks: prototypes are the last output.
+    /// Whether detections have masks: prototypes or maps of masks are the last output.
     pub fn has_masks(&self) -> bool {
-        matches!(self, Self::Seg { .. } | Self::SegEndToEnd { .. })
+        self.has_mask_maps() || matches!(self, Self::Seg { .. } | Self::SegEndToEnd { .. })
+    }
+
+    /// Whether the last output has a map of its mask for each row, and no coefficients.
+    pub fn has_mask_maps(&self) -> bool {
+        matches!(self, Self::MmdeploySeg | Self::DetrSeg { .. })
     }
 
     /// Where the first output has keypoints; `None` of detections without keypoints.
@@ -157,20 +175,22 @@ impl YoloLayout {
     pub fn needs_input_size(&self) -> bool {
         match self {
             Self::V5Raw { .. } | Self::Yolox { .. } => true,
-            Self::Detr { boxes, .. } => *boxes == DetrBoxes::CenterNormalized,
+            Self::Detr { boxes, .. } | Self::DetrSeg { boxes, .. } => {
+                *boxes == DetrBoxes::CenterNormalized
+            }
             _ => false,
         }
     }
 
     /// Whether the outputs are final: nothing is suppressed.
     pub fn is_end_to_end(&self) -> bool {
-        matches!(self, Self::Detr { .. }) || self.final_rows().is_some()
+        matches!(self, Self::Detr { .. } | Self::DetrSeg { .. }) || self.final_rows().is_some()
     }
 
     /// Whether the number of rows differs between frames: as many as are left by the suppression
     /// inside of the network.
     pub fn has_varying_rows(&self) -> bool {
-        matches!(self, Self::V7EndToEnd | Self::Mmdeploy)
+        matches!(self, Self::V7EndToEnd | Self::Mmdeploy | Self::MmdeploySeg)
     }
 
     /// The layout of networks of the same family whose outputs are final.
@@ -214,7 +234,9 @@ impl YoloLayout {
                 has_batch: false,
                 ..corners
             }),
-            Self::Mmdeploy => Some(FinalRows { num_columns: 5, class: None, ..corners }),
+            Self::Mmdeploy | Self::MmdeploySeg => {
+                Some(FinalRows { num_columns: 5, class: None, ..corners })
+            }
             _ => None,
         }
     }
@@ -233,15 +255,17 @@ impl YoloLayout {
         let rows = |columns| [Some(1), None, Some(columns)];
         let planes = |planes| [Some(1), Some(planes), None];
         let prototypes = |num| YoloOutput::new("prototypes", [Some(1), Some(num), None, None]);
+        let masks = || YoloOutput::new("masks", [Some(1), None, None, None]);
         if let Some(of) = self.final_rows() {
             let shape = rows(of.num_columns)[usize::from(!of.has_batch)..].to_vec();
             let boxes = YoloOutput { what: "detections", shapes: vec![shape], is_labels: false };
             let labels = of.class.is_none().then(YoloOutput::labels);
-            let prototypes = match self {
+            let of_masks = match self {
                 Self::SegEndToEnd { num_coefficients } => Some(prototypes(*num_coefficients)),
+                Self::MmdeploySeg => Some(masks()),
                 _ => None,
             };
-            return Ok([boxes].into_iter().chain(labels).chain(prototypes).collect());
+            return Ok([boxes].into_iter().chain(labels).chain(of_masks).collect());
         }
         Ok(match self {
             Self::V5 => vec![YoloOutput::new("predictions", rows(5 + num_classes))],
@@ -271,6 +295,11 @@ impl YoloLayout {
                 };
                 levels.iter().map(level).collect::<Result<_>>()?
             }
+            Self::DetrSeg { .. } => vec![
+                YoloOutput::new("boxes", rows(4)),
+                YoloOutput::new("scores", rows(num_classes)),
+                masks(),
+            ],
             _ if has_labels => vec![
                 YoloOutput::new("boxes", rows(4)),
                 YoloOutput::new("scores", [Some(1), None]),
@@ -343,11 +372,13 @@ mod tests {
             let outputs = layout.outputs(2, network, false).unwrap();
             assert_eq!(
                 outputs.len() > 1,
-                ["v5_raw", "mmdeploy", "detr", "seg", "seg_end_to_end"].contains(name),
+                ["v5_raw", "mmdeploy", "detr"].contains(name) || layout.has_masks(),
                 "{name}"
             );
             assert_eq!(layout.has_masks(), kind.outputs.contains("masks"), "{name}");
-            assert_eq!(layout.has_masks(), outputs.iter().any(|of| of.what == "prototypes"));
+            let last = outputs.last().map(|of| of.what).unwrap();
+            assert_eq!(layout.has_masks(), ["prototypes", "masks"].contains(&last), "{name}");
+            assert_eq!(layout.has_mask_maps(), last == "masks", "{name}");
             let keypoints = layout.keypoints(2);
             assert_eq!(keypoints.is_some(), kind.outputs.contains("keypoints"), "{name}");
             if let Some(rows) = keypoints {

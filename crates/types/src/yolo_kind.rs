@@ -21,7 +21,7 @@ pub struct YoloOptions {
     pub strides: Vec<u32>,
     /// Per level, width and height of each anchor in network pixels.
     pub anchors: Vec<Vec<[f32; 2]>>,
-    /// The meaning of the four numbers of a box of `detr`.
+    /// The meaning of the four numbers of a box of `detr` and `detr_seg`.
     pub boxes: DetrBoxes,
     /// Whether scores of `detr` are logits.
     pub logits: bool,
@@ -139,6 +139,22 @@ impl YoloLayout {
                 boxes: options.boxes,
                 logits: options.logits,
                 classes: options.classes,
+            }),
+        ),
+        (
+            "mmdeploy_seg",
+            YoloKind::new("as `mmdeploy` with masks [1,N,H,W], a map a row, final", |_| {
+                Self::MmdeploySeg
+            }),
+        ),
+        (
+            "detr_seg",
+            YoloKind::new("boxes [1,N,4], scores [1,N,C], masks [1,N,H,W], final", |options| {
+                Self::DetrSeg {
+                    boxes: options.boxes,
+                    logits: options.logits,
+                    classes: options.classes,
+                }
             }),
         ),
     ];

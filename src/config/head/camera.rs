@@ -40,7 +40,7 @@ pub struct YoloFacts {
 }
 
 const MASK_RULES: &[(&str, MaskRule)] =
-    &[("straight", MaskRule::Straight), ("native", MaskRule::Native)];
+    &[("straight", MaskRule::Straight), ("native", MaskRule::Native), ("box", MaskRule::Box)];
 
 const PLACEMENTS: &[(&str, Placement)] = &[
     ("center", Placement::Center),
@@ -114,7 +114,7 @@ impl YoloFacts {
                     list(text(), OneOrMore),
                     "by position",
                     "Names of the outputs in the order of the layout (`v5_raw`: by stride; `detr`: boxes, scores, \
-                     labels; `mmdeploy`: boxes, labels; `seg`: predictions, prototypes).",
+                     labels; `mmdeploy`: boxes, labels; `seg`: predictions, prototypes; `mmdeploy_seg`, `detr_seg`: masks last).",
                 )
                 .unwrap_or_default(),
             masks: masks(p),
@@ -128,9 +128,9 @@ fn masks(p: &mut Reader<'_>) -> MaskParams {
         Fixed,
         one_of(MASK_RULES),
         "straight",
-        "Where a pixel of the image is on the map of prototypes: `straight`, where the letterbox \
-         puts its centre, or `native`, on the map without padding cut to whole cells, as \
-         `retina_masks` of ultralytics.",
+        "Where a pixel of the image is on the map of a mask: `straight`, where the letterbox \
+         puts its centre, `native`, on the map without padding cut to whole cells, as \
+         `retina_masks` of ultralytics, or `box`, where the map is over the box, as of Mask R-CNN.",
     );
     let sigmoid = p.value(
         "masks.sigmoid",
@@ -138,9 +138,24 @@ fn masks(p: &mut Reader<'_>) -> MaskParams {
         flag(),
         false,
         "Whether values of masks pass a sigmoid before they are interpolated, as in older \
-         releases of ultralytics; the threshold is then 0.5, else 0.",
+         releases of ultralytics.",
     );
-    MaskParams { rule, sigmoid }
+    let threshold = p.optional(
+        "masks.threshold",
+        Fixed,
+        number(-1e3..=1e3),
+        "0; with a sigmoid 0.5",
+        "The value above which a pixel of a mask is set.",
+    );
+    let crop = p.value(
+        "masks.crop",
+        Fixed,
+        flag(),
+        true,
+        "Whether masks end at their boxes. If not, each has the size of the image, for which \
+         `mask_capacity_bytes` must be large enough.",
+    );
+    MaskParams { rule, sigmoid, threshold, crop }
 }
 
 const DETR_BOXES: &[(&str, DetrBoxes)] = &[
@@ -179,7 +194,7 @@ fn layout(p: &mut Reader<'_>) -> YoloLayout {
         Fixed,
         one_of(DETR_BOXES),
         "center_normalized",
-        "How `detr` writes a box: cx cy w h as fractions, or x1 y1 x2 y2 in network pixels.",
+        "How `detr` and `detr_seg` write a box: cx cy w h as fractions, or x1 y1 x2 y2 in network pixels.",
     );
     let logits =
         p.value("layout.logits", Fixed, flag(), true, "Whether scores of `detr` are logits.");

@@ -99,10 +99,12 @@ impl Network {
         if fitting.len() > 1 {
             fitting.retain(|(name, _)| !name.starts_with(DEMO));
         }
-        // Shapes that are open fit many heads; the names of several outputs tell one.
-        let has_names = |facts: &YoloFacts| facts.output_names.len() > 1;
-        if fitting.iter().any(|(_, facts)| has_names(facts)) {
-            fitting.retain(|(_, facts)| has_names(facts));
+        // Shapes that are open fit many heads; the names of several outputs tell one, and the head
+        // that reads most of them is meant: boxes with masks.
+        let num_names = |facts: &YoloFacts| facts.output_names.len();
+        let most = fitting.iter().map(|(_, facts)| num_names(facts)).max();
+        if let Some(most) = most.filter(|&most| most > 1) {
+            fitting.retain(|(_, facts)| num_names(facts) == most);
         }
         let has = |layout: fn(&YoloLayout) -> bool| fitting.iter().any(|(_, f)| layout(&f.layout));
         let is_yolox = |layout: &YoloLayout| matches!(layout, YoloLayout::Yolox { .. });
@@ -288,7 +290,7 @@ mod tests {
             outputs: vec![spec(name, output)],
             ..Metadata::default()
         };
-        Network { channel: "cam".to_owned(), path: "n.onnx".to_owned(), metadata }.fitting_heads()
+        Network::of_metadata("cam", "n.onnx", metadata).fitting_heads()
     }
 
     #[test]

@@ -54,7 +54,8 @@ fn of_family(name: &str) -> Option<&'static str> {
             (false, false, false) => head,
         });
     }
-    FAMILIES.iter().find(|(family, _)| name.starts_with(family)).map(|(_, head)| *head)
+    let head = FAMILIES.iter().find(|(family, _)| name.starts_with(family))?.1;
+    Some(if head == "rfdetr" && name.contains("seg") { "rfdetr_seg" } else { head })
 }
 
 /// The head that is meant by a name: of the family, else the nearest; a network of images has no head of

@@ -12,6 +12,7 @@ use super::YoloFacts;
 use crate::config::files::{Entries, Entry};
 use crate::config::paths::locate;
 use crate::config::problems::{Origin, Problems};
+use crate::config::vocabulary::given_classes;
 use det_post_infer::metadata::Metadata;
 use det_post_ros::yaml::Node;
 use det_post_types::{Dim, Size, YoloLayout, YoloOptions};
@@ -30,6 +31,8 @@ pub(in crate::config) struct Network {
     /// Path of the file, as given.
     pub(super) path: String,
     pub(super) metadata: Metadata,
+    /// Whether the names are the classes of a vocabulary, and not from the file.
+    has_vocabulary: bool,
 }
 
 impl Network {
@@ -42,14 +45,23 @@ impl Network {
         let is_external = text("engine.kind").is_some_and(|kind| kind == "external");
         let path = text("model_path").filter(|_| !is_external)?;
         let path = locate(path, &given.get("model_path")?.origin.folders);
-        Some(Self::of_file(channel, Path::new(&path)))
+        let mut network = Self::of_file(channel, Path::new(&path));
+        if let Some(names) = given_classes(given) {
+            network.metadata.class_names = Some(Ok(names));
+            network.has_vocabulary = true;
+        }
+        Some(network)
     }
 
     /// The network of a file, for a channel.
     pub(super) fn of_file(channel: &str, path: &Path) -> Self {
-        let (channel, path) = (channel.to_owned(), path.display().to_string());
-        let metadata = Metadata::of_file(Path::new(&path));
-        Self { channel, path, metadata }
+        Self::of_metadata(channel, &path.display().to_string(), Metadata::of_file(path))
+    }
+
+    /// The network of a file that says this.
+    pub(super) fn of_metadata(channel: &str, path: &str, metadata: Metadata) -> Self {
+        let (channel, path) = (channel.to_owned(), path.to_owned());
+        Self { channel, path, metadata, has_vocabulary: false }
     }
 
     /// The names of the file, if they are a list.
@@ -117,7 +129,10 @@ impl Network {
     }
 
     fn names_used(&self, names: &[String], instead: &str) -> String {
-        let Self { channel, path, .. } = self;
+        let Self { channel, path, has_vocabulary, .. } = self;
+        if *has_vocabulary {
+            return format!("{channel}: the {} class names are those of `classes`", names.len());
+        }
         format!(
             "{channel}: the {} class names come from the network {path} ({}), not from {instead}",
             names.len(),

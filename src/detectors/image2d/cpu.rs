@@ -28,6 +28,8 @@ pub struct CpuDetector<B = Box2d> {
     decoded: DecodedImage,
     letterbox: letterbox::Workspace,
     input: Tensor,
+    /// The classes that were loaded.
+    class_names: Vec<String>,
     postprocess: Postprocess<B>,
     /// The frame in flight, and its placement in the network's input.
     in_flight: SingleFrame<Letterbox>,
@@ -60,6 +62,7 @@ impl<B: ImageBoxes> CpuDetector<B> {
             decoded: DecodedImage::new(),
             letterbox: letterbox::Workspace::new(),
             input,
+            class_names: config.facts.class_names.clone(),
             postprocess: Postprocess::new(config),
             in_flight: SingleFrame::none(),
         })
@@ -104,8 +107,14 @@ impl<B: ImageBoxes> Detector for CpuDetector<B> {
         Ok(postprocess.detections())
     }
 
+    /// Loads the network again for other classes.
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
-        self.postprocess.reconfigure(family(config)?);
+        let config = family(config)?;
+        if self.class_names == config.facts.class_names {
+            self.postprocess.reconfigure(config);
+        } else {
+            *self = Self::load(config)?;
+        }
         Ok(())
     }
 

@@ -119,7 +119,7 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>> {
     let unreadable = |cause: std::io::Error| {
         error(format!("cannot read the model {}", path.display())).with_source(cause)
     };
-    match crate::target_sizes::adapted(path)? {
+    match crate::target_sizes::adapted(path, None)? {
         Some(bytes) => Ok(bytes),
         None => std::fs::read(path).map_err(unreadable),
     }

@@ -53,12 +53,12 @@ impl Runner {
                 )));
             }
             Some(library) => {
-                let engine = OrtEngine::load(model, library, options.threads)?;
+                let engine = OrtEngine::with_options(model, library, options)?;
                 let (runner, network) = HostRunner::new(Box::new(engine), stream, shape_of)?;
                 (Self::Host(runner), network)
             }
             None => {
-                let engine = RtenEngine::load(model, options.threads)?;
+                let engine = RtenEngine::with_options(model, options)?;
                 let (runner, network) = HostRunner::new(Box::new(engine), stream, shape_of)?;
                 (Self::Host(runner), network)
             }
@@ -135,6 +135,15 @@ fn dense(
         *kind == EngineKind::Auto && gpu.provider == Provider::Auto && library.is_none();
     if *kind != EngineKind::Cuda && !is_choice_open {
         return Ok(None);
+    }
+    if options.class_vectors.is_some() {
+        return match kind {
+            EngineKind::Cuda => Err(model_error(
+                "the engine cuda runs no networks with vectors of classes; allowed: the engines auto, onnxruntime, rten"
+                    .to_owned(),
+            )),
+            _ => Ok(None),
+        };
     }
     let (path, device) = (model.display(), stream.device());
     match DenseRunner::load(model, Precisions::from(gpu), stream, shape_of) {

@@ -102,9 +102,9 @@ pub(super) fn open(
 }
 
 /// The network in memory, where it is loaded otherwise than as it stands in the file: without
-/// the suppression at its end, with a size in place of an input, in 16-bit floats.
+/// the suppression at its end, with a size or vectors of classes in place of an input, in 16-bit floats.
 pub(super) fn rewritten(model: &Path, options: &EngineOptions) -> Result<Option<Vec<u8>>> {
-    let cut = target_sizes::adapted(model)?;
+    let cut = target_sizes::adapted(model, options.class_vectors.as_ref())?;
     // TensorRT has its own conversion.
     if !options.gpu.fp16 || options.gpu.provider == Provider::TensorRt {
         return Ok(cut);

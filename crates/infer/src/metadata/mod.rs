@@ -175,6 +175,21 @@ mod tests {
     }
 
     #[test]
+    fn hostile_names_are_refused_or_stay_text() {
+        let of_names = |text: &str| of("names", text).class_names.unwrap();
+        let many: String = (0..1_000_000).map(|i| format!("{i}: 'n{i}', ")).collect();
+        assert!(of_names(&format!("{{{many}}}")).unwrap_err().contains("1000000 names"));
+        for (open, close) in [("[", "]"), ("{0: ", "}"), ("(", ")")] {
+            let nested = open.repeat(200_000) + "'a'" + &close.repeat(200_000);
+            assert!(of_names(&nested).is_err());
+            assert!(of_names(&open.repeat(200_000)).is_err());
+        }
+        // Shown escaped where they are shown.
+        let names = of_names("{0: '\\x1b[31mred', 1: 'two\\nlines', 2: '\u{202e}back'}").unwrap();
+        assert_eq!(names, ["\u{1b}[31mred", "two\nlines", "\u{202e}back"]);
+    }
+
+    #[test]
     fn sizes_strides_and_flags() {
         let size = |text| of("imgsz", text).input_size;
         assert_eq!(size("[480, 640]"), Some(Size::new(640, 480)));

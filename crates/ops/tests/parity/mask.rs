@@ -17,6 +17,8 @@ use det_post_types::{
 use det_post_testing::random::Random;
 
 const NUM_ROWS: usize = 900;
+/// Rows with a map each.
+const NUM_MAPS: usize = 40;
 
 struct Problem {
     image: Size,
@@ -26,6 +28,8 @@ struct Problem {
     placement: Placement,
     num_prototypes: usize,
     is_by_plane: bool,
+    /// A map for each row, no coefficients.
+    are_maps: bool,
     is_half: bool,
     num_detections: usize,
     /// The largest side of a box, in source pixels.
@@ -43,6 +47,7 @@ impl Default for Problem {
             placement: Placement::Center,
             num_prototypes: 32,
             is_by_plane: true,
+            are_maps: false,
             is_half: false,
             num_detections: 40,
             max_side: 200.0,
@@ -89,7 +94,8 @@ impl Problem {
             let [x, y] = [width, height].map(|side| random.range(-20.0, side as f32 + 10.0));
             let [w, h] = [0, 1].map(|_| random.range(0.0, self.max_side));
             // Rows that the predictions do not have, too, and edges on whole pixels.
-            let source = random.below(NUM_ROWS + 2) as u32;
+            let num_rows = if self.are_maps { NUM_MAPS } else { NUM_ROWS };
+            let source = random.below(num_rows + 2) as u32;
             let bbox = match index % 3 {
                 0 => Box2d::new(x.round(), y.round(), (x + w).round(), (y + h).round()),
                 _ => Box2d::new(x, y, x + w, y + h),
@@ -101,12 +107,16 @@ impl Problem {
 
     fn check(&self, device: &CudaDevice, random: &mut Random) {
         let Self { image, network, map, num_prototypes, is_half, .. } = *self;
-        let (shape, coefficients) = match self.is_by_plane {
+        let (shape, mut coefficients) = match self.is_by_plane {
             true => ([1, 9 + num_prototypes, NUM_ROWS], Coefficients::Planes(9)),
             false => ([1, NUM_ROWS, 6 + num_prototypes], Coefficients::Columns(6)),
         };
         let predictions = Values::new(random, &shape);
-        let map_shape = [1, num_prototypes, map.height as usize, map.width as usize];
+        let mut map_shape = [1, num_prototypes, map.height as usize, map.width as usize];
+        if self.are_maps {
+            map_shape[1] = NUM_MAPS;
+            coefficients = Coefficients::Maps;
+        }
         let prototypes = Values::new(random, &map_shape);
         let candidates = self.boxes(random);
         let keep: Vec<Kept> =
@@ -186,7 +196,7 @@ fn rules_layouts_and_elements_agree() {
         for sigmoid in [false, true] {
             for is_by_plane in [false, true] {
                 for is_half in [false, true] {
-                    let params = MaskParams { rule, sigmoid };
+                    let params = MaskParams { sigmoid, ..MaskParams::of(rule) };
                     let problem = Problem { params, is_by_plane, is_half, ..Problem::default() };
                     problem.check(&device, &mut random);
                 }
@@ -195,8 +205,27 @@ fn rules_layouts_and_elements_agree() {
     }
     for placement in [Placement::TopLeft, Placement::Stretch] {
         for rule in MaskRule::ALL {
-            let params = MaskParams { rule, sigmoid: false };
+            let params = MaskParams::of(rule);
             Problem { params, placement, ..Problem::default() }.check(&device, &mut random);
+        }
+    }
+}
+
+#[test]
+fn maps_of_rows_and_extents_agree() {
+    let Some(device) = det_post_testing::gpu() else { return };
+    let mut random = Random::new(75);
+    for rule in [MaskRule::Straight, MaskRule::Box] {
+        for (crop, threshold) in [(true, None), (false, Some(0.3)), (true, Some(-0.2))] {
+            for (sigmoid, is_half) in [(false, false), (false, true), (true, false)] {
+                for map in [Size::new(28, 28), Size::new(80, 80), Size::new(1, 1)] {
+                    let params = MaskParams { rule, sigmoid, threshold, crop };
+                    let base = Problem { params, is_half, map, ..Problem::default() };
+                    Problem { are_maps: true, ..base }.check(&device, &mut random);
+                    Problem { params, is_half, map, ..Problem::default() }
+                        .check(&device, &mut random);
+                }
+            }
         }
     }
 }
@@ -231,7 +260,7 @@ fn scales_agree() {
     ] {
         for rule in MaskRule::ALL {
             for max_side in [8.0, 3000.0] {
-                let params = MaskParams { rule, sigmoid: false };
+                let params = MaskParams::of(rule);
                 let capacity_bytes = 64 << 20;
                 let problem =
                     Problem { image, map, params, max_side, capacity_bytes, ..Problem::default() };

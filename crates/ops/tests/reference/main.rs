@@ -12,6 +12,7 @@ mod fuzz_images;
 mod jpeg_pixels;
 mod keypoints;
 mod letterbox;
+mod mask_maps;
 mod masks;
 mod nms_tables;
 mod proposals;

@@ -81,7 +81,7 @@ impl Case {
         let (source, network, map) =
             (self.size("source_size"), self.size("input_size"), self.size("proto_size"));
         let placed = Letterbox::new(source, network, Placement::Center);
-        let params = MaskParams { rule, sigmoid: false };
+        let params = MaskParams::of(rule);
         let mut mapping = MaskMapping::new(&params, Placement::Center, &placed, map).unwrap();
         if rule == MaskRule::Straight {
             let [gain, left, top] =

@@ -1,5 +1,6 @@
 //! Frames of a drive as messages of a recording.
 
+use super::instances;
 use super::merged::append_moved;
 use crate::{Drive, Pose, RenderedImage, Scan, SeenByCameras};
 use det_post_ros::bag::{BagWriter, Durability, OfferedQos};
@@ -56,6 +57,8 @@ struct CameraTopics {
     info: usize,
     truth: usize,
     attributes: usize,
+    /// Of the visible objects.
+    instances: Option<usize>,
 }
 
 /// The topics of the truth around the vehicle.
@@ -132,12 +135,14 @@ impl<'a> Recorder<'a> {
         let mut cameras = Vec::new();
         for i in 0..drive.rig().cameras.len() {
             let topic = format!("/truth/camera_{i}");
+            let masks = drive.rig().has_masks.then(|| format!("{topic}{}", instances::SUFFIX));
             cameras.push(CameraTopics {
                 frame_id: camera_frame(i),
                 image: add(format!("/camera_{i}/image{image_suffix}"), image_type, usual)?,
                 info: add(format!("/camera_{i}/camera_info"), CameraInfo::TYPE, usual)?,
                 truth: add(topic.clone(), Detection2DArray::TYPE, usual)?,
                 attributes: add(topic + ATTRIBUTES_SUFFIX, PointCloud2::TYPE, usual)?,
+                instances: masks.map(|topic| add(topic, Image::TYPE, usual)).transpose()?,
             });
         }
         let surround = match cameras.len() {
@@ -254,6 +259,10 @@ impl<'a> Recorder<'a> {
         truth::encode_2d(&header, truth, &mut self.message, &mut self.attributes)?;
         self.bag.write(topics.truth, log_time, &self.message)?;
         self.bag.write(topics.attributes, log_time, &self.attributes)?;
+        if let Some(topic) = topics.instances {
+            instances::encode(&header, &self.image, &mut self.payload, &mut self.message)?;
+            self.bag.write(topic, log_time, &self.message)?;
+        }
         self.surround_truth(camera, index, log_time)
     }
 

@@ -1,5 +1,6 @@
 //! A drive as a recording, with the truth beside every scan and image.
 
+mod instances;
 mod merged;
 mod messages;
 
@@ -37,6 +38,7 @@ enum Event {
 /// | `/camera_N/image`, or `/camera_N/image/compressed` | `Image` or `CompressedImage` |
 /// | `/camera_N/camera_info` | `CameraInfo` |
 /// | `/truth/lidar_N`, `/truth/camera_N` | detection arrays, each with a topic of attributes |
+/// | `/truth/camera_N/instances` | with [`Rig::has_masks`](crate::Rig), an `Image` of `mono16`: by pixel the position of the visible object in the array, from 1; 0 for none |
 /// | `/truth/surround` | the same in `base_link`, at the stamps of the images, for several cameras |
 /// | `/tf`, `/tf_static`, `/clock` | poses of vehicle and sensors, time |
 ///

@@ -300,9 +300,15 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
     }
 
     /// Writes thresholds and classes to the device; records the post-processing again
-    /// for another suppression or other limits.
+    /// for another suppression or other limits. Loads the network again for other classes of a vocabulary.
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
         let config = family(config)?;
+        if self.config.facts.class_names != config.facts.class_names {
+            let (stream, num_in_flight) = (self.stream.clone(), self.contexts.max_in_flight());
+            *self = Self::load(config, &stream)?;
+            self.allow_in_flight(num_in_flight);
+            return Ok(());
+        }
         let Self { contexts, head, instances, .. } = self;
         for (place, context) in contexts.iter_mut().enumerate() {
             let Work { frames, images, postprocess } = &mut context.work;

@@ -9,8 +9,8 @@ use det_post_infer::ExpectedDim::{Any, Exactly};
 use det_post_infer::{Expected, Outputs, Side, bind};
 use det_post_ops::image::letterbox::LetterboxParams;
 use det_post_types::{
-    Candidates, Dim, ElementType, Error, ErrorKind, Result, Size, Tensor, TensorSpec, TensorView,
-    YoloLayout, YoloOutput,
+    Candidates, Dim, ElementType, Error, ErrorKind, MaskRule, Result, Size, Tensor, TensorSpec,
+    TensorView, YoloLayout, YoloOutput,
 };
 
 /// The maximum number of output tensors of a head.
@@ -51,6 +51,9 @@ impl YoloHead {
         let input = &inputs[bind(Side::Input, &[image], inputs)?[0]];
         let network = network_size(facts, input)?;
         let bound = bind(Side::Output, &expected_outputs(facts, network)?, outputs)?;
+        if let Some(&maps) = bound.last().filter(|_| facts.layout.has_mask_maps()) {
+            check_maps(facts, network, &outputs[maps])?;
+        }
         for (_, unused) in outputs.iter().enumerate().filter(|(index, _)| !bound.contains(index)) {
             tracing::info!("the network's output {unused} is not read");
         }
@@ -99,12 +102,13 @@ impl YoloHead {
         &self.outputs[..num]
     }
 
-    /// The positions of the predictions and the prototypes of a head with masks.
+    /// The positions of the predictions and of the prototypes or maps of a head with masks.
     ///
     /// # Errors
     /// `Model` for another head.
     pub(super) fn mask_outputs(&self) -> Result<[usize; 2]> {
         match self.outputs[..] {
+            [.., maps] if self.layout.has_mask_maps() => Ok([maps, maps]),
             [predictions, prototypes] if self.layout.has_masks() => Ok([predictions, prototypes]),
             _ => {
                 let message = format!("the layout `{}` has no masks", self.layout.name());
@@ -172,6 +176,24 @@ impl YoloHead {
             candidates,
         )
     }
+}
+
+/// Refuses maps over boxes that are as large as the input: they are over the image.
+fn check_maps(facts: &YoloFacts, network: Size, maps: &TensorSpec) -> Result<()> {
+    let Size { width, height } = network;
+    let is_pasted = match maps.shape.as_deref() {
+        Some([.., Dim::Fixed(rows), Dim::Fixed(columns)]) => {
+            [*columns, *rows] == [width as usize, height as usize]
+        }
+        _ => false,
+    };
+    if is_pasted && facts.masks.rule == MaskRule::Box {
+        let message = format!(
+            "`masks.rule: box` is for maps over the boxes; {maps} is as large as the input: allowed: `straight`"
+        );
+        return Err(Error::new(ErrorKind::Model, "head", message));
+    }
+    Ok(())
 }
 
 fn input_shape(Size { width, height }: Size) -> [usize; 4] {

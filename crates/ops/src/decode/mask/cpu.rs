@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::{MaskAxis, MaskMapping, MaskWindow, Places, argument};
+use super::{MaskAxis, MaskExtent, MaskMapping, MaskWindow, Places, argument};
 use crate::decode::logit::sigmoid;
 use det_post_types::{Result, TensorValues, TensorView};
 
@@ -87,6 +87,14 @@ pub(super) struct Scratch {
     taps: Vec<Tap>,
 }
 
+/// The pixels of a mask and their places on its map.
+pub(super) struct Pixels<'a> {
+    pub(super) mapping: &'a MaskMapping,
+    /// Along x and y.
+    pub(super) axes: [MaskAxis; 2],
+    pub(super) window: &'a MaskWindow,
+}
+
 /// The tensors of a frame.
 pub(super) struct Reader<'a> {
     predictions: Floats<'a>,
@@ -118,11 +126,42 @@ impl<'a> Reader<'a> {
         own.and_then(|own| self.predictions.get(own)).unwrap_or(0.0)
     }
 
+    /// Adds the values of a row's mask to `sums`, zeros, which are cells of a line from `first` on.
+    /// With a `ring` of 1, the first and the last cell and line are zeros around the map.
+    fn add_cells(
+        &self,
+        mapping: &MaskMapping,
+        source: usize,
+        [first, line]: [usize; 2],
+        sums: &mut [f32],
+    ) {
+        let ring = usize::from(mapping.extent == MaskExtent::Touched);
+        let [height, width] = self.map;
+        let Some(line) = line.checked_sub(ring).filter(|&line| line < height) else { return };
+        let num_before = ring.saturating_sub(first);
+        let (start, end) = (first + num_before - ring, (first + sums.len() - ring).min(width));
+        let Some(num) = end.checked_sub(start) else { return };
+        let Some(sums) = sums.get_mut(num_before..num_before + num) else { return };
+        let mut add = |factor, plane| {
+            self.prototypes.add_to(sums, factor, (plane * height + line) * width + start);
+        };
+        let Places { are_maps, num_rows, num_coefficients, .. } = self.places;
+        if are_maps {
+            if source < num_rows {
+                add(1.0, source);
+            }
+        } else {
+            (0..num_coefficients).for_each(|index| add(self.coefficient(source, index), index));
+        }
+        if mapping.sigmoid {
+            sums.iter_mut().for_each(|cell| *cell = sigmoid(*cell));
+        }
+    }
+
     /// Sets the bits of a mask, which are 0.
     pub(super) fn fill(
         &self,
-        mapping: &MaskMapping,
-        window: &MaskWindow,
+        Pixels { mapping, axes: [x, y], window }: Pixels<'_>,
         source: usize,
         scratch: &mut Scratch,
         words: &mut [u32],
@@ -133,31 +172,24 @@ impl<'a> Reader<'a> {
         }
         let Scratch { cells, row, taps } = scratch;
         taps.clear();
-        taps.extend((left..left + width).map(|x| mapping.x.tap(x)));
+        taps.extend((left..left + width).map(|pixel| x.tap(pixel)));
         let columns = taps[0].first..taps[width as usize - 1].second + 1;
-        let lines = mapping.y.tap(top).first..mapping.y.tap(top + height - 1).second + 1;
+        let lines = y.tap(top).first..y.tap(top + height - 1).second + 1;
         let num_columns = columns.len();
         cells.clear();
         cells.resize(num_columns * lines.len(), 0.0);
         for (line, sums) in lines.clone().zip(cells.chunks_exact_mut(num_columns)) {
-            for index in 0..self.places.num_coefficients {
-                let start = (index * self.map[0] + line) * self.map[1] + columns.start;
-                self.prototypes.add_to(sums, self.coefficient(source, index), start);
-            }
+            self.add_cells(mapping, source, [columns.start, line], sums);
         }
-        if mapping.sigmoid {
-            cells.iter_mut().for_each(|cell| *cell = sigmoid(*cell));
-        }
-        let level = if mapping.sigmoid { 0.5 } else { 0.0 };
-        for (y, words) in (top..).zip(words.chunks_exact_mut(window.words_per_row())) {
-            let Tap { first, second, weight } = mapping.y.tap(y);
+        for (pixel, words) in (top..).zip(words.chunks_exact_mut(window.words_per_row())) {
+            let Tap { first, second, weight } = y.tap(pixel);
             let line = |line: usize| &cells[(line - lines.start) * num_columns..][..num_columns];
             row.clear();
             row.extend(line(first).iter().zip(line(second)).map(|(a, b)| mix(*a, *b, weight)));
             for (word, taps) in words.iter_mut().zip(taps.chunks(32)) {
                 for (bit, tap) in taps.iter().enumerate() {
                     let (a, b) = (row[tap.first - columns.start], row[tap.second - columns.start]);
-                    *word |= u32::from(mix(a, b, tap.weight) > level) << bit;
+                    *word |= u32::from(mix(a, b, tap.weight) > mapping.level) << bit;
                 }
             }
         }

@@ -20,11 +20,11 @@ const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 /// The outputs of a network that masks are computed from, in device memory.
 #[derive(Clone, Copy)]
 pub struct Outputs<'a> {
-    /// The tensor with the coefficients.
+    /// The tensor with the coefficients; with [`Coefficients::Maps`] the maps, too.
     pub predictions: &'a DeviceTensor,
     /// Where they are in it.
     pub coefficients: Coefficients,
-    /// `[1, M, h, w]`, of the same element type.
+    /// `[1, M, h, w]`, of the same element type; with [`Coefficients::Maps`] a map for each row.
     pub prototypes: &'a DeviceTensor,
 }
 
@@ -101,7 +101,7 @@ impl Workspace {
     /// the copy fails.
     pub fn set(&mut self, mapping: &MaskMapping, prototypes: &[usize]) -> Result<()> {
         mapping.check(prototypes)?;
-        let MaskMapping { x, y, image, sigmoid } = *mapping;
+        let MaskMapping { x, y, image, sigmoid, level, extent } = *mapping;
         self.image = image;
         self.settings.write(&[MaskSettings {
             x,
@@ -109,6 +109,8 @@ impl Workspace {
             width: image.width,
             height: image.height,
             sigmoid: u32::from(sigmoid),
+            level,
+            extent: extent as u32,
             reserved: 0,
         }])
     }
@@ -204,7 +206,7 @@ impl<'a> PlannedMasks<'a> {
             first: word(places.first)?,
             row_distance: word(places.row_distance)?,
             distance: word(places.distance)?,
-            reserved: 0,
+            are_maps: u32::from(places.are_maps),
         })
     }
 }

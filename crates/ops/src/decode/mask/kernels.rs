@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use half::f16;
 
-use super::{MAX_PROTOTYPES, MaskAxis};
+use super::{MAX_PROTOTYPES, MaskAxis, MaskExtent};
 use crate::device::cuda::{
     Grid, In, KernelSpec, Mirror, Out, Plain, check_lens, check_threads, kernel_constant,
     kernel_specs, mirrors, refused,
@@ -18,6 +18,11 @@ pub const THREADS_PER_BLOCK: u32 = kernel_constant!("decode/mask.cu", "kThreads"
 
 const _: () =
     assert!(MAX_PROTOTYPES == kernel_constant!("decode/mask.cu", "kMaxPrototypes") as usize);
+
+const _: () = {
+    assert!(MaskExtent::Image as u32 == kernel_constant!("decode/mask.cu", "kExtentImage"));
+    assert!(MaskExtent::Touched as u32 == kernel_constant!("decode/mask.cu", "kExtentTouched"));
+};
 
 /// The mapping of the source image, in device memory: `Settings` in the kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -33,6 +38,10 @@ pub struct MaskSettings {
     pub height: u32,
     /// Not 0: cells pass through a sigmoid.
     pub sigmoid: u32,
+    /// The value above which a pixel is set.
+    pub level: f32,
+    /// A [`MaskExtent`].
+    pub extent: u32,
     /// Padding.
     pub reserved: u32,
 }
@@ -49,6 +58,10 @@ pub struct Planned {
     pub first_tile: u32,
     /// Its tiles.
     pub num_tiles: u32,
+    /// Columns on its map.
+    pub x: MaskAxis,
+    /// Rows on its map.
+    pub y: MaskAxis,
 }
 
 /// The result beside the windows: `Totals` in the kernels.
@@ -65,9 +78,9 @@ pub struct MaskTotals {
     pub num_tiles: u32,
 }
 
-// SAFETY: 12 values of 4 bytes each, no gap, any bits are a value.
+// SAFETY: 14 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for MaskSettings {}
-// SAFETY: 8 values of 4 bytes each, no gap, any bits are a value.
+// SAFETY: 16 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for Planned {}
 // SAFETY: 4 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for MaskTotals {}
@@ -163,8 +176,8 @@ pub struct BitsArgs<'a, T> {
     pub row_distance: u32,
     /// From a coefficient to the next one.
     pub distance: u32,
-    /// Padding.
-    pub reserved: u32,
+    /// Not 0: `prototypes` has a map for each row, and `num_prototypes` is 1.
+    pub are_maps: u32,
 }
 
 mirrors!(BitsArgs<'_, T>, "decode/mask.cu", "BitsArgs", T; where T: Mirror);
@@ -178,7 +191,12 @@ fn check<T>(kernel: &str, args: &BitsArgs<'_, T>, grid: &Grid) -> Result<()> {
         let message = format!("{num} prototypes of {width}x{height}, {:?} blocks", grid.num_blocks);
         return Err(refused(kernel, &message));
     }
-    let num_values = width.saturating_mul(height).saturating_mul(num);
+    let are_maps = args.are_maps != 0;
+    if are_maps && num != 1 {
+        return Err(refused(kernel, &format!("{num} prototypes of maps, expected one")));
+    }
+    let num_maps = if are_maps { args.num_rows as usize } else { num };
+    let num_values = width.saturating_mul(height).saturating_mul(num_maps);
     let slices = [
         ("prototypes", args.prototypes.len(), num_values),
         ("settings", args.settings.len(), 1),
@@ -193,7 +211,8 @@ pub struct Bits<T>(PhantomData<T>);
 // SAFETY: `BitsArgs` mirrors `mask::BitsArgs` (6 slices and 8 words, compared). Masks are read below
 // the length of `planned`, predictions at places and words written at indices that are compared with
 // their lengths; cells are clamped to the map, whose size and number of prototypes, at most the length
-// of the coefficients in shared memory, the check compares with `prototypes`. The number of tiles of
+// of the coefficients in shared memory, or of rows with a map each, the check compares with `prototypes`;
+// the map of a row that is not there is not read. The number of tiles of
 // `totals`, which `mask_plan` wrote, bounds the loop. No thread waits for another block.
 kernel_specs! {
     check;

@@ -1,7 +1,19 @@
-//! The positions of source pixels on the map of prototypes.
+//! The positions of source pixels on the map of prototypes or of a mask.
 
 use super::{MaskParams, MaskRule, argument};
-use det_post_types::{Letterbox, Placement, Result, Size};
+use det_post_types::{Box2d, Letterbox, MaskWindow, Placement, Result, Size};
+
+/// The pixels of a detection that may be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum MaskExtent {
+    /// Those in its box: [`MaskWindow::of_box`].
+    Box = 0,
+    /// All.
+    Image = 1,
+    /// Those that its box touches: the map is over the box, with zeros around it.
+    Touched = 2,
+}
 
 /// An axis: pixel `i` is at `(i + 0.5) * scale + shift`, in cells from the centre of `first`.
 /// Positions before the first or behind the last of `count` cells are clamped to them.
@@ -18,7 +30,16 @@ pub struct MaskAxis {
     pub count: u32,
 }
 
-/// A source image on the map of prototypes.
+impl MaskAxis {
+    /// The axis of a map of `cells` from `low` to `high` source pixels, with a cell of zeros at
+    /// either end: the first cell of the map is 1.
+    pub fn of_box(low: f32, high: f32, cells: u32) -> Self {
+        let scale = cells as f32 / (high - low);
+        Self { scale, shift: 0.5 - low * scale, first: 0, count: cells + 2 }
+    }
+}
+
+/// A source image on the map of prototypes, or of a mask.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MaskMapping {
     /// Columns.
@@ -29,6 +50,10 @@ pub struct MaskMapping {
     pub image: Size,
     /// As [`MaskParams::sigmoid`].
     pub sigmoid: bool,
+    /// The value above which a pixel is set.
+    pub level: f32,
+    /// The pixels that may be set. Of [`MaskExtent::Touched`] only the number of cells of the axes is read.
+    pub extent: MaskExtent,
 }
 
 impl MaskMapping {
@@ -61,8 +86,36 @@ impl MaskMapping {
                 ]
             }
             MaskRule::Native => Self::native(placement, source, map)?,
+            MaskRule::Box => {
+                [map.width, map.height].map(|count| MaskAxis { count, ..MaskAxis::default() })
+            }
         };
-        Ok(Self { x, y, image: source, sigmoid: params.sigmoid })
+        let extent = match (params.rule, params.crop) {
+            (MaskRule::Box, _) => MaskExtent::Touched,
+            (_, true) => MaskExtent::Box,
+            (_, false) => MaskExtent::Image,
+        };
+        Ok(Self { x, y, image: source, sigmoid: params.sigmoid, level: params.level(), extent })
+    }
+
+    /// The pixels of a detection that may be set.
+    pub(super) fn window(&self, bbox: &Box2d) -> MaskWindow {
+        match self.extent {
+            MaskExtent::Box => MaskWindow::of_box(bbox, self.image),
+            MaskExtent::Image => MaskWindow::of_image(self.image),
+            MaskExtent::Touched => MaskWindow::around_box(bbox, self.image),
+        }
+    }
+
+    /// The axes of a detection, along x and y.
+    pub(super) fn axes(&self, bbox: &Box2d) -> [MaskAxis; 2] {
+        match self.extent {
+            MaskExtent::Box | MaskExtent::Image => [self.x, self.y],
+            MaskExtent::Touched => [
+                MaskAxis::of_box(bbox.x1, bbox.x2, self.x.count),
+                MaskAxis::of_box(bbox.y1, bbox.y2, self.y.count),
+            ],
+        }
     }
 
     /// An axis by [`MaskRule::Straight`]: a source pixel has `gain` pixels of the input, of
@@ -115,7 +168,9 @@ impl MaskMapping {
     pub(super) fn check(&self, prototypes: &[usize]) -> Result<()> {
         let fits = |axis: &MaskAxis, side: usize| {
             let end = axis.first as usize + axis.count as usize;
-            axis.count > 0 && end <= side && axis.scale.is_finite() && axis.shift.is_finite()
+            let covers = self.extent != MaskExtent::Touched || axis.count as usize == side;
+            let is_finite = axis.scale.is_finite() && axis.shift.is_finite();
+            axis.count > 0 && end <= side && covers && is_finite
         };
         match *prototypes {
             [1, _, height, width] if fits(&self.x, width) && fits(&self.y, height) => Ok(()),

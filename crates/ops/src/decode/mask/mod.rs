@@ -1,22 +1,26 @@
-//! Masks of instances from coefficients and prototypes.
+//! Masks of instances from coefficients and prototypes, or from a map for each row.
 //!
 //! The network has M prototypes, maps of the size `[1, M, h, w]` over its input, and M
 //! coefficients for each row of its predictions. A detection carries the index of its row through
 //! selection, suppression and gathering ([`super::gather::sources_2d`]); its coefficients are read
-//! here, once.
+//! here, once. Other networks have a map of its mask for each row, `[1, N, h, w]`
+//! ([`Coefficients::Maps`]): the row's map is read in place of the sum.
 //!
 //! # Numbers
 //! All is f32 in this order, without contraction; f16 is widened exactly:
 //! 1. a cell is the sum of `coefficient * prototype`, from 0, prototypes ascending; with
-//!    [`MaskParams::sigmoid`] its sigmoid ([`super::logit::sigmoid`]);
+//!    [`MaskParams::sigmoid`] its sigmoid ([`super::logit::sigmoid`]); of a map for each row it is its value;
 //! 2. the position of a source pixel along an axis is `(pixel + 0.5) * scale + shift`
 //!    ([`MaskAxis`]), not below 0 and not above the last cell; the weight of the next cell is
 //!    its fraction;
 //! 3. `a + (b - a) * weight` of the upper and the lower row, then of left and right;
-//! 4. a bit is set where the value is above 0, with a sigmoid above 0.5. NaN sets none.
+//! 4. a bit is set where the value is above [`MaskParams::threshold`]. NaN sets none.
 //!
 //! The pixels lie in the detection's box: [`MaskWindow::of_box`]. The value outside of it is
-//! not computed. A row that the predictions do not have has coefficients of 0: its mask is empty.
+//! not computed, but without [`MaskParams::crop`], where all pixels of the image may be set. With
+//! [`MaskRule::Box`] the map is over the detection's box in source pixels, clipped to the image
+//! ([`MaskAxis::of_box`]), a cell of zeros is around it, and the pixels are those that the box touches. A row
+//! that the predictions do not have has coefficients of 0: its mask is empty.
 //!
 //! # Capacity
 //! Words of masks follow each other in the order of the detections. The first mask that would
@@ -26,7 +30,9 @@
 //!
 //! Formulas: `process_mask_native` of ultralytics for [`MaskRule::Native`], with the window of the
 //! map as it rounds it since 2025. Its other rules (crop before the interpolation, masks of the
-//! size of the input) are not those here.
+//! size of the input) are not those here. [`MaskRule::Box`]: `_do_paste_mask` of mmdet and mmdeploy's
+//! `ResizeInstanceMask`, above the threshold as in the latter. A map for each row with [`MaskRule::Straight`]
+//! and without `crop`: `PostProcess` of RF-DETR.
 
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -36,7 +42,7 @@ pub mod cuda;
 pub(crate) mod kernels;
 mod mapping;
 
-pub use mapping::{MaskAxis, MaskMapping};
+pub use mapping::{MaskAxis, MaskExtent, MaskMapping};
 
 use det_post_types::{
     Detection2d, Error, ErrorKind, MaskParams, MaskRule, MaskWindow, Masks, Result, Size,
@@ -53,6 +59,8 @@ pub enum Coefficients {
     Planes(usize),
     /// A row of `[1, N, columns]`, from this column on.
     Columns(usize),
+    /// There are none: each row has its map, `[1, N, h, w]`.
+    Maps,
 }
 
 impl Coefficients {
@@ -61,7 +69,7 @@ impl Coefficients {
         match layout {
             YoloLayout::Seg { .. } => Some(Self::Planes(4 + num_classes)),
             YoloLayout::SegEndToEnd { .. } => Some(Self::Columns(6)),
-            _ => None,
+            layout => layout.has_mask_maps().then_some(Self::Maps),
         }
     }
 }
@@ -77,6 +85,8 @@ struct Places {
     distance: usize,
     num_rows: usize,
     num_coefficients: usize,
+    /// Whether each row has its map.
+    are_maps: bool,
 }
 
 impl Places {
@@ -93,18 +103,31 @@ impl Places {
             ))
         };
         let &[1, num_coefficients, _, _] = prototypes else { return Err(misfit()) };
+        let are_maps = false;
         let places = match (coefficients, predictions) {
+            (Coefficients::Maps, _) => {
+                let (num_rows, num_coefficients) = (num_coefficients, 1);
+                Self {
+                    first: 0,
+                    row_distance: 0,
+                    distance: 0,
+                    num_rows,
+                    num_coefficients,
+                    are_maps: true,
+                }
+            }
             (Coefficients::Planes(first), &[1, num_planes, num_rows])
                 if num_planes == first.saturating_add(num_coefficients) =>
             {
                 let first = first * num_rows;
-                Self { first, row_distance: 1, distance: num_rows, num_rows, num_coefficients }
+                let (row_distance, distance) = (1, num_rows);
+                Self { first, row_distance, distance, num_rows, num_coefficients, are_maps }
             }
             (Coefficients::Columns(first), &[1, num_rows, num_columns])
                 if num_columns == first.saturating_add(num_coefficients) =>
             {
-                let row_distance = num_columns;
-                Self { first, row_distance, distance: 1, num_rows, num_coefficients }
+                let (row_distance, distance) = (num_columns, 1);
+                Self { first, row_distance, distance, num_rows, num_coefficients, are_maps }
             }
             _ => return Err(misfit()),
         };
@@ -116,11 +139,11 @@ impl Places {
 /// The outputs of a network that masks are computed from.
 #[derive(Clone, Copy, Debug)]
 pub struct MaskInputs<'a> {
-    /// The tensor with the coefficients, f32 or f16.
+    /// The tensor with the coefficients, f32 or f16. Not read with [`Coefficients::Maps`].
     pub predictions: TensorView<'a>,
     /// Where they are in it.
     pub coefficients: Coefficients,
-    /// `[1, M, h, w]`, f32 or f16.
+    /// `[1, M, h, w]`, f32 or f16; the maps of the rows with [`Coefficients::Maps`].
     pub prototypes: TensorView<'a>,
     /// The source pixels on the map.
     pub mapping: MaskMapping,
@@ -180,7 +203,7 @@ pub fn mask(inputs: &MaskInputs<'_>, workspace: &mut Workspace) -> Result<usize>
     }
     let reader = cpu::Reader::new(predictions, prototypes, places)?;
     for (&source, detection) in sources.iter().zip(*detections) {
-        let mut window = MaskWindow::of_box(&detection.bbox, mapping.image);
+        let mut window = mapping.window(&detection.bbox);
         let first = workspace.words.len();
         let end = first.saturating_add(window.num_words());
         if end > workspace.capacity {
@@ -188,8 +211,9 @@ pub fn mask(inputs: &MaskInputs<'_>, workspace: &mut Workspace) -> Result<usize>
         }
         window.first_word = u32::try_from(first).unwrap_or(u32::MAX);
         workspace.words.resize(end, 0);
+        let pixels = cpu::Pixels { mapping, axes: mapping.axes(&detection.bbox), window: &window };
         let words = &mut workspace.words[first..];
-        reader.fill(mapping, &window, source as usize, &mut workspace.scratch, words);
+        reader.fill(pixels, source as usize, &mut workspace.scratch, words);
         workspace.windows.push(window);
     }
     Ok(detections.len() - workspace.windows.len())

@@ -131,8 +131,8 @@ impl Scene {
     }
 }
 
-const STRAIGHT: MaskParams = MaskParams { rule: MaskRule::Straight, sigmoid: false };
-const NATIVE: MaskParams = MaskParams { rule: MaskRule::Native, sigmoid: false };
+const STRAIGHT: MaskParams = MaskParams::of(MaskRule::Straight);
+const NATIVE: MaskParams = MaskParams::of(MaskRule::Native);
 const BOXES: [Box2d; 6] = [
     Box2d::new(0.0, 0.0, 100.0, 60.0),
     Box2d::new(10.5, 3.0, 43.5, 59.25),
@@ -319,7 +319,7 @@ proptest! {
             Box2d::new(x(x1), y(y1), x(x2), y(y2))
         };
         let boxes: Vec<Box2d> = corners.into_iter().map(clipped).collect();
-        let params = MaskParams { rule, sigmoid };
+        let params = MaskParams { sigmoid, ..MaskParams::of(rule) };
         Scene::new(image, Size::new(map.0, map.1), params, &boxes).check();
     }
 }

@@ -27,8 +27,10 @@ pub(super) fn aligned(
         | YoloLayout::SegEndToEnd { .. }
         | YoloLayout::PoseEndToEnd { .. }
         | YoloLayout::V7EndToEnd
-        | YoloLayout::Mmdeploy => finals::aligned(outputs, layout, head, candidates),
-        YoloLayout::Detr { boxes, logits, classes } => {
+        | YoloLayout::Mmdeploy
+        | YoloLayout::MmdeploySeg => finals::aligned(outputs, layout, head, candidates),
+        YoloLayout::Detr { boxes, logits, classes }
+        | YoloLayout::DetrSeg { boxes, logits, classes } => {
             let form = detr::Form { boxes: *boxes, has_logits: *logits, classes: *classes };
             detr::aligned(outputs, form, head, candidates)
         }

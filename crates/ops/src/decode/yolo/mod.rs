@@ -39,8 +39,8 @@
 //! A class that is given as a float is truncated. Rows of Mmdeploy with a negative label are padding: they are neither
 //! candidates nor counted.
 //!
-//! Of layouts with masks `outputs` are the predictions: coefficients are not read, and prototypes are
-//! read by [`super::mask`]. Keypoints are not read here either, but by [`super::keypoints`].
+//! Of layouts with masks `outputs` are the predictions: coefficients are not read, and prototypes and maps
+//! of masks are read by [`super::mask`]. Keypoints are not read here either, but by [`super::keypoints`].
 //!
 //! Formulas: the export heads of YOLOv5, YOLOv7, YOLOv8, YOLOv8-OBB, YOLO26-OBB, YOLOX,
 //! RT-DETR, D-FINE, RF-DETR and mmdeploy.

@@ -91,7 +91,8 @@ impl Head {
                 head.kind = Kind::RotatedPlanes;
                 head.num_rows = columns(shapes, 4 + num_classes + 1)?;
             }
-            YoloLayout::Detr { boxes, logits, classes } => {
+            YoloLayout::Detr { boxes, logits, classes }
+            | YoloLayout::DetrSeg { boxes, logits, classes } => {
                 head.set_detr((*boxes, *logits, *classes), shapes)?;
             }
             YoloLayout::EndToEnd
@@ -99,7 +100,8 @@ impl Head {
             | YoloLayout::PoseEndToEnd { .. }
             | YoloLayout::ObbEndToEnd
             | YoloLayout::V7EndToEnd
-            | YoloLayout::Mmdeploy => head.set_final(layout, shapes)?,
+            | YoloLayout::Mmdeploy
+            | YoloLayout::MmdeploySeg => head.set_final(layout, shapes)?,
         }
         if head.max_found() > MAX_FOUND {
             return Err(argument(format!(
