@@ -9,7 +9,9 @@ use det_post_ros::messages::{
     CameraInfo, CompressedImage, CompressedPointCloud2, Detection2DArray, Detection3DArray, Image,
     PointCloud2, TfMessage,
 };
+use det_post_ros::middleware::InputKind;
 use det_post_ros::packed_cloud::{CloudFormat, MAX_DATA_BYTES, PackedCloud, Unpacker};
+use det_post_ros::video::{self, VideoMessage};
 use det_post_types::text::{LineBreaks, shown};
 use det_post_types::{Datatype, PointField, Result, Stamp};
 
@@ -113,6 +115,11 @@ fn paragraph(topic: &TopicInfo, seen: &Seen) -> String {
 
 /// One line about the content of a message; empty for other types.
 fn describe(type_name: &str, data: &[u8]) -> Result<String> {
+    let mut of_images = InputKind::IMAGES.into_iter();
+    let kind = of_images.find(|kind| kind.type_name() == type_name);
+    if let Some(message) = kind.and_then(|kind| kind.video_in(data)) {
+        return video_text(message, data);
+    }
     Ok(match type_name {
         Image::TYPE => {
             let Image { header, width, height, encoding, step, .. } = Image::decode(data)?;
@@ -161,6 +168,11 @@ fn cloud_text(cloud: &PointCloud2<'_>) -> String {
     let fields: Vec<String> = cloud.fields.as_slice().iter().map(field_text).collect();
     let endian = if *is_bigendian { ", big endian" } else { "" };
     format!("{width}x{height} points of {point_step} bytes{endian}: {}", fields.join(" "))
+}
+
+/// What a packet of video is, and what reads it.
+fn video_text(message: VideoMessage, data: &[u8]) -> Result<String> {
+    Ok(format!("{}; read by camera channels", video::describe(message, data)?))
 }
 
 /// The layout of a packed cloud once it is unpacked, and what reads it.

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use det_post_ros::bag::{BagReader, TopicInfo};
-use det_post_ros::messages::{CompressedImage, Image};
 use det_post_ros::middleware::InputKind;
 use det_post_types::{Error, ErrorKind, Result};
 
@@ -149,7 +148,7 @@ fn is_called(topic: &TopicInfo, name: &str) -> bool {
 }
 
 fn is_image(topic: &TopicInfo) -> bool {
-    [Image::TYPE, CompressedImage::TYPE].contains(&topic.type_name.as_str())
+    InputKind::is_image(&topic.type_name)
 }
 
 fn is_cloud(topic: &TopicInfo) -> bool {

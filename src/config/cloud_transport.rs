@@ -54,7 +54,7 @@ impl CloudTransport {
 }
 
 /// The `input_transport` of a channel that takes clouds of this ROS name; `None` for other types.
-pub fn cloud_transport_of(type_name: &str) -> Option<&'static str> {
+pub(super) fn cloud_transport_of(type_name: &str) -> Option<&'static str> {
     let is_of = |transport: &CloudTransport| match transport {
         CloudTransport::Auto => false,
         CloudTransport::Raw => type_name == PointCloud2::TYPE,

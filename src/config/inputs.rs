@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use super::cloud_transport::{CloudTransport, cloud_transport};
 use super::declaration::Change::Fixed;
+use super::image_transport::{camera_info_beside, image_transport};
 use super::paths::PathUse;
 use super::reader::Reader;
 use super::value::Length::OneOrMore;
 use super::value::{integer, list, number, one_of, path, recorded_topic, seconds};
 use det_post_ros::NodeName;
 use det_post_ros::packed_cloud::PackedCloud;
+use det_post_ros::video::VideoMessage;
 
 /// One input of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub struct InputConfig {
     /// Whether live images are `sensor_msgs/CompressedImage`. In a recording the type of
     /// the topic decides.
     pub is_compressed: bool,
+    /// The messages of live video; `None`: images. In a recording the type of the topic decides.
+    pub video: Option<VideoMessage>,
     /// The messages of live clouds; `None`: `sensor_msgs/PointCloud2`. In a recording the type of the
     /// topic decides.
     pub packed_cloud: Option<PackedCloud>,
@@ -79,18 +83,6 @@ impl Default for SyncConfig {
     }
 }
 
-#[derive(Clone, Copy)]
-enum InputTransport {
-    Auto,
-    Raw,
-    Compressed,
-}
-
-const INPUT_TRANSPORTS: &[(&str, InputTransport)] = &[
-    ("auto", InputTransport::Auto),
-    ("raw", InputTransport::Raw),
-    ("compressed", InputTransport::Compressed),
-];
 const POLICIES: &[(&str, SyncPolicy)] =
     &[("nearest", SyncPolicy::Nearest), ("latest", SyncPolicy::Latest)];
 
@@ -98,38 +90,17 @@ const POLICIES: &[(&str, SyncPolicy)] =
 /// CameraInfo.
 pub(super) fn input(p: &mut Reader<'_>, node: &NodeName, is_image: bool) -> InputConfig {
     let topic = p.required("input", recorded_topic(), "Topic of the sensor's messages.");
-    let (is_compressed, packed_cloud, camera_info) = match is_image {
-        true => (input_transport(p).is_compressed(&topic), None, camera_info(p)),
-        false => (false, cloud_transport(p).packed_cloud(&topic), None),
+    let (transport, packed_cloud, camera_info) = match is_image {
+        true => (Some(image_transport(p)), None, camera_info(p)),
+        false => (None, cloud_transport(p).packed_cloud(&topic), None),
     };
     InputConfig {
+        is_compressed: transport.is_some_and(|transport| transport.is_compressed(&topic)),
+        video: transport.and_then(|transport| transport.video(&topic)),
         topic: node.expand(&topic),
-        is_compressed,
         packed_cloud,
         camera_info: camera_info.map(|topic| node.expand(&topic)),
         calibration_path: None,
-    }
-}
-
-fn input_transport(p: &mut Reader<'_>) -> InputTransport {
-    p.value(
-        "input_transport",
-        Fixed,
-        one_of(INPUT_TRANSPORTS),
-        "auto",
-        "Type of the live input: sensor_msgs/Image (`raw`) or CompressedImage (`compressed`); `auto`: \
-         `compressed` for topics that end in `/compressed`.",
-    )
-}
-
-impl InputTransport {
-    fn is_compressed(self, topic: &str) -> bool {
-        match self {
-            // As image_transport names its topics.
-            Self::Auto => topic.ends_with("/compressed"),
-            Self::Raw => false,
-            Self::Compressed => true,
-        }
     }
 }
 
@@ -156,7 +127,7 @@ pub(super) fn images(
         let allowed = format!("all {}: the head cannot mask a missing camera", topics.len());
         p.conflict(&["sync.min_cameras", "inputs"], n, &allowed);
     }
-    let transport = input_transport(p);
+    let transport = image_transport(p);
     let camera_infos = p.optional(
         "camera_infos",
         Fixed,
@@ -184,6 +155,7 @@ pub(super) fn images(
         InputConfig {
             topic: topic.clone(),
             is_compressed: transport.is_compressed(topic),
+            video: transport.video(topic),
             packed_cloud: None,
             camera_info: match paths {
                 Some(_) => None,
@@ -193,14 +165,6 @@ pub(super) fn images(
         }
     };
     (topics.iter().enumerate().map(input).collect(), sync)
-}
-
-/// The topic of the CameraInfo of a topic of images, as image_transport names it:
-/// `/front/camera_info` of `/front/image_raw` and of `/front/image_raw/compressed`.
-fn camera_info_beside(topic: &str) -> String {
-    let topic = topic.strip_suffix("/compressed").unwrap_or(topic);
-    let folder = topic.rsplit_once('/').map_or("", |(folder, _)| folder);
-    format!("{folder}/camera_info")
 }
 
 /// The inputs of a channel of clouds, one or a list, and how the messages of several become frames.
@@ -242,6 +206,7 @@ pub(super) fn clouds(p: &mut Reader<'_>, node: &NodeName) -> (Vec<InputConfig>, 
     check(p, &CLOUDS, &topics, &sync);
     let input = |topic: String| InputConfig {
         is_compressed: false,
+        video: None,
         packed_cloud: transport.packed_cloud(&topic),
         topic,
         camera_info: None,

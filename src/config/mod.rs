@@ -27,6 +27,7 @@ mod engine;
 mod failure;
 mod files;
 mod head;
+mod image_transport;
 mod inputs;
 mod jpeg;
 #[cfg(test)]
@@ -59,7 +60,6 @@ use std::time::Duration;
 
 pub use camera::CameraConfig;
 pub use channel::{ChannelConfig, ChannelKind, Past};
-pub use cloud_transport::cloud_transport_of;
 pub use clouds::CloudsConfig;
 pub use densification::{DensificationConfig, MotionTopic, motions_of};
 pub use files::RosSource;
@@ -68,6 +68,7 @@ pub use head::{
     SurroundFacts, SurroundKind, ViewFacts, VoxelFacts, VoxelPointFacts, YoloFacts, describe_file,
     fitting_heads,
 };
+pub use image_transport::transport_of;
 pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy};
 pub use lidar::{LidarConfig, SparseEncoderConfig};
 pub use like::{Like, Package, TranslatedParameter, TranslationOutcome, packages, parameter_table};

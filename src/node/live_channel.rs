@@ -211,7 +211,11 @@ impl LiveChannel {
         let memory = || worker.channel.payload_memory();
         let (writers, reader, closer) = slot(options, memory, self.loss_counter());
         let arriving = || (0..NUM_ARRIVING).map(|_| memory()).collect();
-        let slots = writers.into_iter().map(|writer| InputSlot { writer, memory: arriving() });
+        let slots = writers.into_iter().map(|writer| InputSlot {
+            writer,
+            memory: arriving(),
+            decoded: memory(),
+        });
         let slots: Vec<_> = slots.collect();
         let (state, clock) = (Arc::clone(&self.state), Arc::clone(clock));
         let transforms = Arc::clone(transforms);

@@ -38,6 +38,8 @@ struct Subscriptions {
 pub(super) struct InputSlot {
     pub(super) writer: SlotWriter,
     pub(super) memory: Vec<PayloadMemory>,
+    /// Memory of that kind for pictures of video that are decoded.
+    pub(super) decoded: PayloadMemory,
 }
 
 impl LiveInput {
@@ -75,6 +77,7 @@ impl LiveInput {
             kind: self.kind,
             writer: slot.writer,
             memory: slot.memory,
+            decoded: slot.decoded,
             max_payload_bytes: channel.live.max_payload_bytes,
             note: note(channel, self.index, Arc::clone(state)),
         };
@@ -82,6 +85,11 @@ impl LiveInput {
         let sensor = match self.kind {
             InputKind::PackedCloud(packed) => {
                 let receiver = unpacking::receiver(packed, arrivals)?;
+                middleware.subscribe(topic, self.kind, qos, receiver)?
+            }
+            // Their packets are copied for the decoder.
+            InputKind::Video(_) => {
+                let (receiver, _) = arrivals.into_receiver();
                 middleware.subscribe(topic, self.kind, qos, receiver)?
             }
             kind => {

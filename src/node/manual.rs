@@ -17,6 +17,7 @@ use det_post_ros::messages::{
 };
 use det_post_ros::middleware::{Qos, ServiceKind};
 use det_post_ros::packed_cloud::PackedCloud;
+use det_post_ros::video::VideoMessage;
 
 /// The tables of `docs/live-node.md` by their names.
 pub fn manual_tables() -> [(&'static str, String); 2] {
@@ -51,6 +52,8 @@ fn topics() -> String {
     row("INPUT", Image::TYPE, sensor, "in, of camera channels");
     let note = "in, of camera channels with `input_transport`";
     row("INPUT", CompressedImage::TYPE, sensor, note);
+    let video = VideoMessage::ONLY_VIDEO.map(VideoMessage::type_name).join(", ");
+    row("INPUT", &video, sensor, note);
     row("CAMERA_INFO", CameraInfo::TYPE, sensor, "in, of camera channels with `camera_info`");
     let note = "in, of camera channels with `engine.kind: external`";
     row("INPUT", TensorList::TYPE, sensor, note);

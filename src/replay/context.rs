@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::frame::{ReplayDetections, ReplayFrame};
+use super::slice::Bounds;
 use super::transforms::TransformFeed;
 use super::turns::{Turn, Turns};
 use crate::detectors::FrameSet;
@@ -21,20 +22,23 @@ pub(super) struct Output<'a> {
     turns: Turns,
     /// The log times of the frames that are passed on.
     owned: LogSpan,
+    /// The log time of the first message that may make a frame.
+    frames_from: Option<Stamp>,
     /// The most frames of a channel.
     max_frames: u64,
 }
 
 impl<'a> Output<'a> {
-    /// The output of threads that pass on frames of these log times, up to a number per channel.
+    /// The output of threads that pass on the frames of a slice, up to a number per channel.
     pub(super) fn new(
         on_frame: &'a mut OnFrame<'a>,
-        owned: LogSpan,
+        bounds: Bounds,
         num_threads: usize,
         max_frames: u64,
     ) -> Self {
         let turns = Turns::new(num_threads);
-        Self { on_frame: Mutex::new(on_frame), turns, owned, max_frames }
+        let Bounds { owned, frames_from, .. } = bounds;
+        Self { on_frame: Mutex::new(on_frame), turns, owned, frames_from, max_frames }
     }
 }
 
@@ -112,6 +116,11 @@ impl<'a> ReplayContext<'a> {
     /// and neither passed on nor counted.
     pub(super) fn owns(&self, log_time: Stamp) -> bool {
         self.owned().from.is_none_or(|from| log_time >= from)
+    }
+
+    /// Whether a message of `log_time` is read so that video after it can be decoded, and makes no frame.
+    pub(super) fn is_read_in(&self, log_time: Stamp) -> bool {
+        self.output.frames_from.is_some_and(|from| log_time < from)
     }
 
     pub(super) fn num_messages_read(&self) -> u64 {

@@ -73,6 +73,10 @@ impl<'a, 'c> InOrder<'a, 'c> {
             files.advance(reader, message.data);
         }
         self.context.advance_to(message.log_time);
+        if self.context.is_read_in(message.log_time) {
+            self.channels.iter_mut().for_each(|channel| channel.read_in(message));
+            return Ok(());
+        }
         for index in 0..self.channels.len() {
             let channel = &mut self.channels[index];
             if self.num_left[index] == 0 || !channel.concerns(message) {

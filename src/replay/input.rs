@@ -165,6 +165,7 @@ pub(super) fn frame_input<'a>(message: &Received<'a>) -> Option<FrameInput<'a>> 
         Received::Cloud { header, view } => Some(FrameInput::cloud(header, view)),
         Received::Tensors { header, tensors } => Some(FrameInput::tensors(header, tensors)),
         Received::Packed { .. }
+        | Received::Video { .. }
         | Received::CameraInfo(_)
         | Received::Transform { .. }
         | Received::Motion(_)

@@ -13,6 +13,7 @@ mod frame;
 mod frames_in_flight;
 mod in_order;
 mod input;
+mod key_frames;
 mod lines;
 mod options;
 mod paced;
@@ -149,15 +150,20 @@ impl Replay {
         let topics: Vec<&str> = channels.iter().flat_map(ReplayChannel::topics).collect();
         reader.select(&topics);
         let configs = channels.iter().map(ReplayChannel::config);
-        let bounds = Bounds::new(&slice, reader.start_time(), configs)?;
+        let mut bounds = Bounds::new(&slice, reader.start_time(), configs)?;
+        let mut damage = Vec::new();
+        if let Some(start) = bounds.read.from {
+            let (from, met) = key_frames::read_from(bag, &read, start, &channels)?;
+            bounds.read.from = from.or(bounds.read.from);
+            damage = met;
+        }
         reader.limit(bounds.read);
         let frames_in_flight = match options.rate {
             Rate::Max => allow_in_flight(&mut channels, &reader, options.frames_in_flight),
             Rate::Factor(_) => 1,
         };
-        let mut damage = Vec::new();
         if let Some(start) = bounds.read.from {
-            damage = read_calibrations(bag, &read, start, &channels)?;
+            damage.extend(read_calibrations(bag, &read, start, &channels)?);
         }
         // At a factor, the channels have threads anyway, and one reader.
         let threads = if options.rate == Rate::Max { options.threads } else { Threads::One };
@@ -228,7 +234,7 @@ impl Replay {
         let (mapped_bytes, options) = (self.mapped_bytes, self.options);
         let num_readers = 1 + more_feeds.len();
         let max_frames = options.max_frames.unwrap_or(u64::MAX);
-        let output = Output::new(&mut on_frame, bounds.owned, num_readers, max_frames);
+        let output = Output::new(&mut on_frame, bounds, num_readers, max_frames);
         let context = ReplayContext::new(&output, 0, feed.transforms);
         let of_more = |(number, feed): (usize, Feed)| {
             (feed.reader, ReplayContext::new(&output, number, feed.transforms))

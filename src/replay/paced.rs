@@ -36,7 +36,7 @@ struct Feeder {
     /// Messages that cannot be decoded, of a channel with one input.
     refused: Account,
     unpacked: Unpacked,
-    /// The most bytes of the data of a packed cloud.
+    /// The most bytes of the data of a packed cloud or a picture of video.
     max_unpacked_bytes: usize,
 }
 
@@ -54,12 +54,13 @@ impl Feeder {
     fn offer(&mut self, message: &BagMessage<'_>) {
         self.calibrations.iter().for_each(|topic| topic.take(message));
         let is_single = self.inputs.len() == 1;
-        let of_topic = self.inputs.iter_mut().find(|input| input.topic.has(message));
-        let Some(Input { topic, writer, totals }) = of_topic else { return };
+        let mut of_topic = self.inputs.iter_mut().enumerate();
+        let of_topic = of_topic.find(|(_, input)| input.topic.has(message));
+        let Some((index, Input { topic, writer, totals })) = of_topic else { return };
         if let Err(error) = topic.check_type(message) {
             return refuse(is_single.then_some(&mut self.refused), totals, &error);
         }
-        let unpacked = self.unpacked.of(topic.kind, message.data, self.max_unpacked_bytes);
+        let unpacked = self.unpacked.of(index, topic.kind, message.data, self.max_unpacked_bytes);
         let (kind, data) = match unpacked {
             Ok(unpacked) => unpacked,
             Err(error) => return refuse(is_single.then_some(&mut self.refused), totals, &error),
@@ -71,6 +72,17 @@ impl Feeder {
             Ok(Offered::Closed) => totals.num_abandoned += 1,
             Err(error) => refuse(is_single.then_some(&mut self.refused), totals, &error),
         });
+    }
+
+    /// Takes a message before the slice: video is decoded, calibrations are stored.
+    fn read_in(&mut self, message: &BagMessage<'_>) {
+        self.calibrations.iter().for_each(|topic| topic.take(message));
+        let max_bytes = self.max_unpacked_bytes;
+        for (index, Input { topic, .. }) in self.inputs.iter().enumerate() {
+            if topic.number == Some(message.topic) {
+                self.unpacked.skip(index, topic.kind, message.data, max_bytes);
+            }
+        }
     }
 
     /// Counts a message that is refused, if it is of one of the inputs.
@@ -195,6 +207,10 @@ fn feed(
     reading.each(&mut |message| {
         if let Err(error) = check_log_time(message.log_time) {
             feeders.iter_mut().for_each(|feeder| feeder.refuse(message, &error));
+            return Ok(());
+        }
+        if context.is_read_in(message.log_time) {
+            feeders.iter_mut().for_each(|feeder| feeder.read_in(message));
             return Ok(());
         }
         pace.wait_for(message.log_time, stop);

@@ -45,7 +45,7 @@ pub struct SliceSummary {
 impl SliceSummary {
     /// `None` for a whole recording.
     pub(super) fn of(bounds: &Bounds) -> Option<Self> {
-        let Bounds { owned: LogSpan { from, to }, read } = *bounds;
+        let Bounds { owned: LogSpan { from, to }, read, .. } = *bounds;
         let [from_ns, to_ns, read_from_ns] =
             [from, to, read.from].map(|time| time.map(Stamp::nanos));
         (from.is_some() || to.is_some()).then_some(Self { from_ns, to_ns, read_from_ns })

@@ -101,6 +101,8 @@ pub(super) struct Bounds {
     pub(super) owned: LogSpan,
     /// The log times of the messages that are read.
     pub(super) read: LogSpan,
+    /// The log time of the first message that may make a frame, its warm-up included. Video is read in before it.
+    pub(super) frames_from: Option<Stamp>,
 }
 
 impl Bounds {
@@ -133,7 +135,8 @@ impl Bounds {
             warm_up
         });
         let read_from = owned.from.zip(warm_up).map(|(from, warm_up)| before(from, warm_up));
-        Ok(Self { owned, read: LogSpan { from: read_from, to: owned.to } })
+        let read = LogSpan { from: read_from, to: owned.to };
+        Ok(Self { owned, read, frames_from: read_from })
     }
 }
 

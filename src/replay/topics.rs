@@ -2,7 +2,6 @@
 
 use crate::config::{ChannelConfig, ChannelKind, Config, InputConfig};
 use det_post_ros::bag::{BagReader, TopicInfo};
-use det_post_ros::messages::{CompressedImage, Image};
 use det_post_ros::middleware::InputKind;
 use det_post_types::{EngineKind, Error, ErrorKind};
 
@@ -26,7 +25,7 @@ pub(super) fn channels_in(config: &Config, topics: &[TopicInfo]) -> Vec<ChannelC
 fn only_topic<'a>(channel: &ChannelConfig, topics: &'a [TopicInfo]) -> Option<&'a str> {
     let is_fitting = |topic: &&TopicInfo| match &channel.kind {
         ChannelKind::Camera(camera) if camera.engine.kind != EngineKind::External => {
-            [Image::TYPE, CompressedImage::TYPE].contains(&topic.type_name.as_str())
+            InputKind::is_image(&topic.type_name)
         }
         ChannelKind::Lidar(_) => InputKind::is_cloud(&topic.type_name),
         ChannelKind::Camera(_) | ChannelKind::Surround(_) => false,

@@ -5,13 +5,17 @@
 //! page-locked where a GPU reads it: its fragments are copied once. The buffer that it replaces
 //! is the next one to fill. The first message is copied, and the buffers grow to its size. Where the
 //! middleware drops [`MessageBuffers`], it puts no messages together, and there are no such buffers.
+//!
+//! Packets of video go to a decoder, which is started for the first ([`super::decoding`]), and its pictures to the slot.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use super::slot::{Offered, SlotWriter};
+use super::decoding::{Pictures, VideoQueue};
+use super::slot::{Loss, Offered, SlotWriter};
 use det_post_ops::device::PayloadMemory;
 use det_post_ros::middleware::{InputKind, MessageBuffers, MessageMemory, Received, Receiver};
+use det_post_ros::video::VideoMessage;
 use det_post_types::{ImagePayload, Result};
 
 /// Buffers in which messages of an input arrive: one fills while another is delivered, and a
@@ -32,6 +36,8 @@ pub struct Arrivals {
     pub writer: SlotWriter,
     /// Memory of the slot's device, [`NUM_ARRIVING`] of it.
     pub memory: Vec<PayloadMemory>,
+    /// Memory of that kind for pictures of video.
+    pub decoded: PayloadMemory,
     /// The most bytes of a payload.
     pub max_payload_bytes: usize,
     /// Takes the outcome of each message.
@@ -43,14 +49,18 @@ impl Arrivals {
     pub fn into_receiver(self) -> (Receiver, Box<dyn MessageBuffers>) {
         let shared = Arc::new(self.into_shared());
         let copying = Arc::clone(&shared);
-        let receiver: Receiver = Box::new(move |received| copying.copy(received));
+        let receiver: Receiver = Box::new(move |received| match received {
+            Ok(Received::Video { message, cdr, .. }) => copying.decode(message, cdr),
+            received => copying.copy(received),
+        });
         (receiver, Box::new(Buffers(shared)))
     }
 
     fn into_shared(self) -> Shared {
-        let Self { kind, writer, memory, max_payload_bytes, note } = self;
+        let Self { kind, writer, memory, decoded, max_payload_bytes, note } = self;
         let (slot, free) = (Mutex::new((writer, note)), Mutex::new(Some(memory)));
-        Shared { kind, max_payload_bytes, slot, free }
+        let video = Mutex::new(Video { queue: None, decoded });
+        Shared { kind, max_payload_bytes, slot, free, video }
     }
 }
 
@@ -61,9 +71,61 @@ struct Shared {
     slot: Mutex<(SlotWriter, Note)>,
     /// Locked for a swap only; `None` when nothing takes memory any more.
     free: Mutex<Option<Vec<PayloadMemory>>>,
+    video: Mutex<Video>,
+}
+
+/// The decoder of an input's video.
+struct Video {
+    /// `None` before the first packet.
+    queue: Option<VideoQueue>,
+    /// Memory for its pictures, until it starts.
+    decoded: PayloadMemory,
+}
+
+/// The slot, for a decoder whose queue it has.
+struct OfShared(Weak<Shared>);
+
+impl Pictures for OfShared {
+    fn take(&mut self, picture: Result<&mut PayloadMemory>, arrived: Instant) {
+        let Some(shared) = self.0.upgrade() else { return };
+        let (writer, note) = &mut *lock(&shared.slot);
+        let max_bytes = shared.max_payload_bytes;
+        note(
+            picture.and_then(|memory| writer.swap_in(InputKind::Image, memory, max_bytes, arrived)),
+        );
+    }
+
+    fn count_overtaken(&mut self, num: u64) {
+        let Some(shared) = self.0.upgrade() else { return };
+        let (writer, note) = &mut *lock(&shared.slot);
+        for _ in 0..num {
+            note(Ok(Offered::Waiting));
+            writer.count_loss(Loss::Overtaken);
+        }
+    }
 }
 
 impl Shared {
+    /// Passes a packet of video to the decoder.
+    fn decode(self: &Arc<Self>, message: VideoMessage, cdr: &[u8]) {
+        let mut video = lock(&self.video);
+        let Video { queue, decoded } = &mut *video;
+        let put = match queue {
+            Some(queue) => queue.put(message, cdr),
+            none => {
+                let pictures = Box::new(OfShared(Arc::downgrade(self)));
+                let memory = std::mem::take(decoded);
+                VideoQueue::start(pictures, memory, self.max_payload_bytes)
+                    .and_then(|queue| none.insert(queue).put(message, cdr))
+            }
+        };
+        drop(video);
+        if let Err(error) = put {
+            let (_, note) = &mut *lock(&self.slot);
+            note(Err(error));
+        }
+    }
+
     fn copy(&self, received: Result<Received<'_>>) {
         let mut slot = lock(&self.slot);
         let (writer, note) = &mut *slot;
@@ -140,6 +202,9 @@ impl MessageMemory for Arriving {
 
     fn deliver(mut self: Box<Self>) {
         let Self { memory, shared } = &mut *self;
+        if let Some(message) = shared.kind.video_in(memory.bytes()) {
+            return shared.decode(message, memory.bytes());
+        }
         let num_bytes = memory.bytes().len();
         let mut slot = lock(&shared.slot);
         let (writer, note) = &mut *slot;
@@ -195,6 +260,7 @@ mod tests {
             topic: "/image".to_owned(),
             is_compressed: false,
             packed_cloud: None,
+            video: None,
             camera_info: None,
             calibration_path: None,
         };
@@ -208,6 +274,7 @@ mod tests {
             kind: InputKind::Image,
             writer: writers.remove(0),
             memory: (0..NUM_ARRIVING).map(|_| PayloadMemory::default()).collect(),
+            decoded: PayloadMemory::default(),
             max_payload_bytes,
             note: Box::new(move |offered| lock(&noted).push(offered.ok())),
         };

@@ -17,7 +17,7 @@ use crate::detectors::{
 };
 use det_post_ops::device::PayloadMemory;
 use det_post_ros::calibration_files::read_camera;
-use det_post_ros::middleware::{InputKind, advice_for_type};
+use det_post_ros::middleware::InputKind;
 use det_post_types::{
     CameraCalibration, Count, Detections, DeviceChoice, Error, ErrorKind, FrameReport, Header,
     Result, Stage, Stamp,
@@ -111,9 +111,7 @@ impl Channel {
     /// `Config` when the detector does not support that type for the input.
     pub fn input_kind(&self, input: usize, type_name: &str) -> Result<InputKind> {
         let (takes, kinds) = match self.needs.get(input).map(|needs| needs.kind) {
-            Some(PayloadKind::Image) => {
-                ("images", &[InputKind::Image, InputKind::CompressedImage][..])
-            }
+            Some(PayloadKind::Image) => ("images", &InputKind::IMAGES[..]),
             Some(PayloadKind::Cloud) => ("point clouds", &InputKind::CLOUDS[..]),
             Some(PayloadKind::Tensors) => ("lists of tensors", &[InputKind::TensorList][..]),
             None => ("nothing", &[][..]),
@@ -122,7 +120,6 @@ impl Channel {
         kind.ok_or_else(|| {
             let ChannelConfig { name, inputs, .. } = &self.config;
             let topic = inputs.get(input).map_or("", |input| input.topic.as_str());
-            let takes = format!("{takes}{}", advice_for_type(type_name));
             let message = format!("{name}.input: {topic} carries {type_name}; it takes {takes}");
             Error::new(ErrorKind::Config, "channel", message)
         })
@@ -133,13 +130,17 @@ impl Channel {
         let config = self.config.inputs.get(input);
         let is_compressed = config.is_some_and(|input| input.is_compressed);
         let packed_cloud = config.and_then(|input| input.packed_cloud);
+        let video = config.and_then(|input| input.video);
         match self.needs.get(input).map(|needs| needs.kind) {
             Some(PayloadKind::Cloud) => {
                 packed_cloud.map_or(InputKind::PointCloud2, InputKind::PackedCloud)
             }
             Some(PayloadKind::Tensors) => InputKind::TensorList,
-            _ if is_compressed => InputKind::CompressedImage,
-            _ => InputKind::Image,
+            _ => match (video, is_compressed) {
+                (Some(message), _) => InputKind::Video(message),
+                (None, true) => InputKind::CompressedImage,
+                (None, false) => InputKind::Image,
+            },
         }
     }
 

@@ -129,6 +129,7 @@ impl MessageBuffer {
                 (header, Layout::Tensors, tensors.bytes())
             }
             Received::Packed { .. }
+            | Received::Video { .. }
             | Received::CameraInfo(_)
             | Received::Transform { .. }
             | Received::Motion(_)

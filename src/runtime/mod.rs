@@ -19,6 +19,7 @@
 pub(crate) mod account;
 pub mod arrivals;
 pub mod channel;
+mod decoding;
 pub(crate) mod frame_builder;
 pub(crate) mod frame_inputs;
 pub(crate) mod frame_messages;

@@ -371,6 +371,7 @@ mod tests {
             topic: format!("/camera{number}"),
             is_compressed: false,
             packed_cloud: None,
+            video: None,
             camera_info: None,
             calibration_path: None,
         };

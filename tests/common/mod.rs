@@ -43,5 +43,7 @@ pub mod streampetr;
 pub mod surround_frames;
 pub mod surround_rig;
 pub mod tables;
+#[cfg(feature = "video")]
+pub mod video;
 pub mod view_rig;
 pub mod yolov8_tensor;

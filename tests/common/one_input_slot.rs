@@ -13,6 +13,7 @@ pub fn one_input_slot() -> (SlotWriter, SlotReader, SlotCloser) {
         topic: "/input".into(),
         is_compressed: false,
         packed_cloud: None,
+        video: None,
         camera_info: None,
         calibration_path: None,
     };

@@ -267,6 +267,7 @@ fn large_messages_arrive_in_the_memory_of_the_slot() {
         kind: CAMERA.kind,
         writer,
         memory: (0..NUM_ARRIVING).map(|_| PayloadMemory::default()).collect(),
+        decoded: PayloadMemory::default(),
         max_payload_bytes: usize::MAX,
         note: Box::new(|offered| assert!(offered.is_ok(), "{offered:?}")),
     };

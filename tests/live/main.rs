@@ -12,6 +12,9 @@ use common::{
     recording, replay, require, session, stand_in,
 };
 
+#[cfg(feature = "video")]
+use common::video as encoded;
+
 mod calibration;
 mod diagnostics;
 mod frames;
@@ -29,4 +32,6 @@ mod several_lidars;
 mod surround;
 mod surround_prepared;
 mod time;
+#[cfg(feature = "video")]
+mod video;
 mod views;

@@ -19,5 +19,7 @@ mod fuzz_cameras;
 mod fuzz_clouds;
 mod fuzz_messages;
 mod fuzz_networks;
+#[cfg(feature = "video")]
+mod fuzz_video;
 mod live_memory;
 mod surround;

@@ -1,4 +1,5 @@
-//! Topics of compressed video are refused with the command that decodes them.
+//! Video through channels and the decoder: types that are refused, conformance streams, and pictures of another
+//! implementation.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -22,28 +23,237 @@ fn recording(type_name: &str) -> Vec<u8> {
     file.into_inner()
 }
 
-fn refusal(type_name: &str) -> String {
+fn open(type_name: &str, input: &str) -> det_post::Result<Replay> {
     let folder = tempfile::tempdir().unwrap();
     let bag = folder.path().join("video.mcap");
     std::fs::write(&bag, recording(type_name)).unwrap();
     let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/demo.param.yaml");
-    let overrides = ["device:=cpu", "camera.input:=/video"].map(str::to_owned);
+    let overrides = ["device:=cpu".to_owned(), input.to_owned()];
     let config = Config::load(&[demo], &overrides).unwrap();
-    let error = Replay::open(&bag, &config, ReplayOptions::default()).err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::Config);
-    error.message().to_owned()
+    Replay::open(&bag, &config, ReplayOptions::default())
 }
 
 #[test]
-fn video_is_refused_with_the_command_that_decodes_it() {
-    for (type_name, transport) in [
-        ("foxglove_msgs/msg/CompressedVideo", "foxglove"),
-        ("ffmpeg_image_transport_msgs/msg/FFMPEGPacket", "ffmpeg"),
-    ] {
-        let message = refusal(type_name);
-        assert!(message.contains(&format!("/video carries {type_name}")), "{message}");
-        assert!(message.contains(&format!("-p in_transport:={transport} ")), "{message}");
+fn cameras_take_video_and_other_channels_do_not() {
+    for type_name in
+        ["foxglove_msgs/msg/CompressedVideo", "ffmpeg_image_transport_msgs/msg/FFMPEGPacket"]
+    {
+        assert!(open(type_name, "camera.input:=/video").is_ok(), "{type_name}");
+        let error = open(type_name, "lidar.input:=/video").err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        let expected = format!("/video carries {type_name}; it takes point clouds");
+        assert!(error.message().ends_with(&expected), "{error}");
     }
-    let message = refusal("std_msgs/msg/String");
-    assert!(message.ends_with("carries std_msgs/msg/String; it takes images"), "{message}");
+    let error = open("std_msgs/msg/String", "camera.input:=/video").err().unwrap();
+    assert!(error.message().ends_with("carries std_msgs/msg/String; it takes images"), "{error}");
+}
+
+#[cfg(feature = "video")]
+mod decoded {
+    use std::path::Path;
+    use std::process::Command;
+
+    use det_post_ros::messages::Image;
+    use det_post_ros::video::{VideoDecoder, VideoMessage};
+    use det_post_types::{ErrorKind, Header, Result};
+    use serde_json::Value;
+
+    use crate::common::require::{Need, skip};
+    use crate::common::shared_data::shared_data;
+    use crate::common::video::{Picture, encode, message};
+
+    /// The picture of a packet, as planes of 4:2:0.
+    fn decode(decoder: &mut VideoDecoder, packet: &[u8]) -> Result<(u32, u32, Vec<u8>)> {
+        let carrier = VideoMessage::Foxglove;
+        let cdr = message(carrier, Header::default(), "h264", packet);
+        let mut image = Vec::new();
+        decoder.decode_to(carrier, &cdr, 64 << 20, &mut image)?;
+        let Image { width, height, data, encoding, step, .. } = Image::decode(&image)?;
+        assert_eq!((encoding, step), ("nv12", width));
+        let (luma, chroma) = data.split_at((width * height) as usize);
+        let mut planes = luma.to_vec();
+        for at in 0..2 {
+            planes.extend(chroma.iter().skip(at).step_by(2));
+        }
+        Ok((width, height, planes))
+    }
+
+    /// The packets of a stream with start codes: a picture each, with the sets before it.
+    fn packets(stream: &[u8]) -> Vec<Vec<u8>> {
+        let is_start = |at: &usize| stream[*at..].starts_with(&[0, 0, 1]);
+        let starts: Vec<usize> = (0..stream.len().saturating_sub(3)).filter(is_start).collect();
+        let (mut packets, mut packet, mut has_slice) = (Vec::new(), Vec::new(), false);
+        for (index, start) in starts.iter().enumerate() {
+            let end = starts.get(index + 1).copied().unwrap_or(stream.len());
+            let unit = &stream[*start..end];
+            let kind = unit[3] & 0x1f;
+            let is_slice = matches!(kind, 1 | 5);
+            // Parts of the base layer and of others belong together.
+            let is_first = is_slice && unit[4] & 0x80 != 0;
+            if has_slice && (is_first || matches!(kind, 6..=9)) {
+                packets.push(std::mem::take(&mut packet));
+                has_slice = false;
+            }
+            has_slice |= is_slice;
+            packet.extend_from_slice(unit);
+        }
+        packets.push(packet);
+        packets
+    }
+
+    fn sha1(bytes: &[u8]) -> String {
+        let mut state = [0x6745_2301u32, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
+        let mut padded = bytes.to_vec();
+        padded.push(0x80);
+        padded.resize((padded.len() + 8).next_multiple_of(64) - 8, 0);
+        padded.extend((8 * bytes.len() as u64).to_be_bytes());
+        for block in padded.chunks_exact(64) {
+            let mut words = [0u32; 80];
+            for (word, bytes) in words.iter_mut().zip(block.chunks_exact(4)) {
+                *word = u32::from_be_bytes(bytes.try_into().unwrap());
+            }
+            for at in 16..80 {
+                words[at] = (words[at - 3] ^ words[at - 8] ^ words[at - 14] ^ words[at - 16])
+                    .rotate_left(1);
+            }
+            let [mut a, mut b, mut c, mut d, mut e] = state;
+            for (round, word) in words.iter().enumerate() {
+                let (f, k) = match round / 20 {
+                    0 => (b & c | !b & d, 0x5a82_7999),
+                    1 => (b ^ c ^ d, 0x6ed9_eba1),
+                    2 => (b & c | b & d | c & d, 0x8f1b_bcdc),
+                    _ => (b ^ c ^ d, 0xca62_c1d6u32),
+                };
+                let sum = a.rotate_left(5).wrapping_add(f).wrapping_add(e);
+                (e, d, c, b) = (d, c, b.rotate_left(30), a);
+                a = sum.wrapping_add(k).wrapping_add(*word);
+            }
+            for (sum, value) in state.iter_mut().zip([a, b, c, d, e]) {
+                *sum = sum.wrapping_add(value);
+            }
+        }
+        state.iter().map(|word| format!("{word:08x}")).collect()
+    }
+
+    #[test]
+    fn sha1_is_that_of_its_standard() {
+        assert_eq!(sha1(b"abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
+    }
+
+    /// The streams of openh264's own tests (its folder `res`) and of the standard's, by the SHA-1 of all pictures
+    /// that those tests state.
+    #[test]
+    fn conformance_streams_give_their_hashes() {
+        let folder = shared_data().map(|root| root.join("video")).filter(|path| path.is_dir());
+        let Some(folder) = folder else {
+            return skip(Need::Data, "no folder video with the streams of openh264");
+        };
+        let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/h264_sha1.txt");
+        let list = std::fs::read_to_string(list).unwrap();
+        let (mut num_equal, mut refused) = (0, Vec::new());
+        for line in list.lines() {
+            let (expected, name) = line.split_once("  ").unwrap();
+            let Ok(stream) = std::fs::read(folder.join(name)) else { continue };
+            let (mut decoder, mut all) = (VideoDecoder::default(), Vec::new());
+            let decoded = packets(&stream).iter().try_for_each(|packet| {
+                match decode(&mut decoder, packet) {
+                    Ok((.., planes)) => all.extend(planes),
+                    // Parameter sets at the end.
+                    Err(error) if error.message().contains("and no image") => {}
+                    Err(error) => return Err(error),
+                }
+                Ok(())
+            });
+            match decoded {
+                Ok(()) => {
+                    assert_eq!(sha1(&all), expected, "{name}");
+                    num_equal += 1;
+                }
+                Err(error) => {
+                    println!("{name}: {error}");
+                    assert_eq!(error.kind(), ErrorKind::Encoding, "{name}: {error}");
+                    refused.push(name.to_owned());
+                }
+            }
+        }
+        println!("{num_equal} streams equal, refused: {}", refused.join(" "));
+        assert!(num_equal >= 30, "{num_equal}");
+    }
+
+    #[test]
+    fn sizes_change_at_a_key_frame_and_damage_costs_no_more_than_up_to_the_next() {
+        let stream = |width, height| {
+            let pictures: Vec<Picture> =
+                (0..6).map(|number| Picture::moving(width, height, number)).collect();
+            encode(&pictures, 3)
+        };
+        let mut decoder = VideoDecoder::default();
+        let all = [stream(48, 32), stream(64, 40), stream(48, 32)].concat();
+        let sizes = |decoder: &mut VideoDecoder| -> Vec<u32> {
+            all.iter()
+                .map(|packet| decode(decoder, packet).map_or(0, |(width, ..)| width))
+                .collect()
+        };
+        let expected = [[48; 6], [64; 6], [48; 6]].concat();
+        assert_eq!(sizes(&mut decoder), expected);
+        // Each packet damaged once: what is decoded later is what it was.
+        let whole: Vec<_> =
+            all.iter().map(|packet| decode(&mut decoder, packet).unwrap()).collect();
+        for damaged in 0..all.len() {
+            let mut decoder = VideoDecoder::default();
+            let mut num_lost = 0;
+            for (index, packet) in all.iter().enumerate() {
+                let cut = &packet[..packet.len() / 2];
+                let packet = if index == damaged { cut } else { packet };
+                match decode(&mut decoder, packet) {
+                    Ok(picture) if index != damaged => assert!(picture == whole[index], "{index}"),
+                    Ok(_) => panic!("half of packet {index} decodes"),
+                    Err(_) => num_lost += 1,
+                }
+            }
+            assert_eq!(num_lost, 3 - damaged % 3, "{damaged}");
+        }
+    }
+
+    /// Streams of x264 in all profiles that are decoded, and their pictures by FFmpeg's decoder.
+    #[test]
+    fn pictures_are_those_of_another_decoder() {
+        let Ok(python) = std::env::var("DET_POST_PEER_PYTHON") else {
+            return skip(Need::Peers, "DET_POST_PEER_PYTHON is not set");
+        };
+        let has_av = Command::new(&python).args(["-c", "import av"]).output();
+        if !has_av.is_ok_and(|output| output.status.success()) {
+            return skip(Need::Peers, "the Python has no av");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(python);
+        command.current_dir(env!("CARGO_MANIFEST_DIR"));
+        command.arg("tests/peers/video.py").arg(folder.path());
+        assert!(command.status().unwrap().success());
+        let cases = std::fs::read(folder.path().join("cases.json")).unwrap();
+        let cases: Vec<Value> = serde_json::from_slice(&cases).unwrap();
+        assert!(cases.len() >= 8);
+        for case in &cases {
+            let name = case["name"].as_str().unwrap();
+            let read = |number: usize, of: &str| {
+                std::fs::read(folder.path().join(format!("{name}.{number}.{of}"))).unwrap()
+            };
+            let mut decoder = VideoDecoder::default();
+            let num = case["num"].as_u64().unwrap() as usize;
+            let mut num_b_frames = 0;
+            for number in 0..num {
+                match decode(&mut decoder, &read(number, "packet")) {
+                    Ok((.., planes)) => {
+                        assert!(planes == read(number, "planes"), "{name} {number}")
+                    }
+                    Err(error) if case["has_b_frames"] == true => {
+                        assert_ne!(error.kind(), ErrorKind::VideoCodec, "{name} {number}: {error}");
+                        num_b_frames += usize::from(error.message().contains("B frames"));
+                    }
+                    Err(error) => panic!("{name} {number}: {error}"),
+                }
+            }
+            assert_eq!(num_b_frames > 0, case["has_b_frames"] == true, "{name}");
+        }
+    }
 }

@@ -22,6 +22,7 @@ pub mod ros2;
 mod socket_buffers;
 pub mod tf;
 pub mod truth;
+pub mod video;
 pub mod yaml;
 
 mod lifecycle;

@@ -52,6 +52,10 @@ named! {
         Codec => "undecodable_image",
         /// A compressed cloud does not decode.
         CloudCodec => "undecodable_cloud",
+        /// A packet of video does not decode, or packets before it are missing.
+        VideoCodec => "undecodable_video",
+        /// A packet of video gives no picture: a key frame is missing before it, or it has none.
+        NoImage => "no_image",
         /// A transform is unknown at the requested time.
         Transform => "missing_transform",
         /// A time that a recording cannot represent: before 1970.

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::cloud_transport_of;
+use crate::config::transport_of;
 use crate::node::status::TopicStatus;
-use det_post_ros::middleware::{MiddlewareEvent, advice_for_type};
+use det_post_ros::middleware::MiddlewareEvent;
 
 /// The most topics whose events are kept, and the most failed parts.
 const MAX_EVENTS: usize = 64;
@@ -41,12 +41,10 @@ impl Graph {
                 self.note_mismatch(topic, format!("a peer has another {policy}"));
             }
             MiddlewareEvent::IncompatibleType { topic, found, expected } => {
-                let advice = match cloud_transport_of(&found) {
-                    Some(transport) if cloud_transport_of(&expected).is_some() => {
-                        format!("; set `input_transport: {transport}` of the channel")
-                    }
-                    _ => advice_for_type(&found),
-                };
+                let advice = transport_of(&found, &expected).map(|transport| {
+                    format!("; set `input_transport: {transport}` of the channel")
+                });
+                let advice = advice.unwrap_or_default();
                 let event = format!("a peer has type {found}, this node {expected}{advice}");
                 self.note_mismatch(topic, event);
             }

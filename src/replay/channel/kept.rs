@@ -8,16 +8,18 @@ use nalgebra::Isometry3;
 
 use crate::detectors::{FrameInput, MAX_INPUTS};
 use crate::replay::input::frame_input;
+use crate::replay::unpacked::Unpacked;
 use crate::runtime::frame_messages::FrameMessages;
 use det_post_ros::bag::{BagMessage, Mapped};
 use det_post_ros::middleware::{InputKind, deliver};
-use det_post_ros::packed_cloud::Unpacker;
 use det_post_types::{CameraCalibration, Error, ErrorKind, Result};
 
 /// A message of the recording whose frame is in flight.
 #[derive(Default)]
 pub(super) struct SubmittedMessage {
     data: MessageData,
+    /// What its bytes are, once they are unpacked; `None`: as they are recorded.
+    unpacked: Option<InputKind>,
     /// Memory for a copy of the message, which is used again.
     copy: Vec<u8>,
     calibration: Option<Arc<CameraCalibration>>,
@@ -79,29 +81,30 @@ impl SubmittedMessages {
 impl SubmittedMessage {
     /// A message of the reader, in the memory of one that is over.
     pub(super) fn lent(self, calibration: Option<Arc<CameraCalibration>>) -> Self {
-        Self { data: MessageData::Lent, copy: self.copy, calibration, pose: None }
+        let (data, unpacked) = (MessageData::Lent, None);
+        Self { data, unpacked, copy: self.copy, calibration, pose: None }
     }
 
-    /// Unpacks a packed cloud of the reader, which is a `PointCloud2` from then on. Other messages remain with the
-    /// reader.
+    /// Unpacks a packed cloud or a packet of video of the reader. Other messages remain with the reader.
     ///
     /// # Errors
-    /// Returns the errors of [`Unpacker::unpack`].
+    /// Returns the errors of [`Unpacked::unpack_to`].
     pub(super) fn unpack(
         &mut self,
         kind: InputKind,
         data: &[u8],
-        unpacker: &mut Unpacker,
+        unpacked: &mut Unpacked,
         max_bytes: usize,
     ) -> Result<()> {
-        let InputKind::PackedCloud(packed) = kind else { return Ok(()) };
-        unpacker.unpack_to(packed, data, max_bytes, &mut self.copy)?;
-        self.data = MessageData::Copied;
+        self.unpacked = unpacked.unpack_to(0, kind, data, max_bytes, &mut self.copy)?;
+        if self.unpacked.is_some() {
+            self.data = MessageData::Copied;
+        }
         Ok(())
     }
 
     /// Keeps the bytes of the message beyond the reader's loan, without a copy where they are in a
-    /// mapped file. A cloud that was unpacked is kept already.
+    /// mapped file. A message that was unpacked is kept already.
     pub(super) fn keep(&mut self, message: &BagMessage<'_>) {
         if matches!(self.data, MessageData::Copied) {
             return;
@@ -116,8 +119,8 @@ impl SubmittedMessage {
         };
     }
 
-    /// Calls `work` with the input of the frame, whose bytes are `lent` unless they are kept. The
-    /// pose that it stores with the input is that of the next call.
+    /// Calls `work` with the input of the frame, whose bytes are `lent` unless they are kept, of a message that was
+    /// recorded as `kind`. The pose that it stores with the input is that of the next call.
     ///
     /// # Errors
     /// The reason why the message cannot be decoded.
@@ -127,7 +130,8 @@ impl SubmittedMessage {
         lent: &[u8],
         work: impl FnOnce(&mut [Option<FrameInput<'_>>]) -> T,
     ) -> Result<T> {
-        let Self { data, copy, calibration, pose } = self;
+        let Self { data, unpacked, copy, calibration, pose } = self;
+        let kind = unpacked.unwrap_or(kind);
         let data = match data {
             MessageData::Lent => lent,
             MessageData::Mapped(file, place) => file.get(place.clone()).unwrap_or_default(),

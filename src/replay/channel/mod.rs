@@ -123,6 +123,28 @@ impl ReplayChannel {
             })
     }
 
+    /// The topics of images, which may be video: their names, numbers and kinds.
+    pub(super) fn video_topics(&self) -> impl Iterator<Item = (&str, usize, InputKind)> {
+        let inputs = self.channel.config().inputs.iter().zip(&self.inputs);
+        inputs.filter_map(|(config, ReplayInput { topic, .. })| {
+            let is_image = InputKind::IMAGES.contains(&topic.kind);
+            topic.number.filter(|_| is_image).map(|number| (&*config.topic, number, topic.kind))
+        })
+    }
+
+    /// Takes a message before the slice and its warm-up: video is decoded, calibrations are stored.
+    pub(super) fn read_in(&mut self, message: &BagMessage<'_>) {
+        let max_bytes = self.config().live.max_payload_bytes;
+        for (index, input) in self.inputs.iter().enumerate() {
+            if let Some(calibration) = &input.calibration {
+                calibration.take(message);
+            }
+            if input.topic.number == Some(message.topic) {
+                self.unpacked.skip(index, input.topic.kind, message.data, max_bytes);
+            }
+        }
+    }
+
     /// Whether a message is a frame by itself, or is dropped as one.
     pub(super) fn is_frame(&self, message: &BagMessage<'_>) -> bool {
         let [ReplayInput { topic, .. }] = &self.inputs[..] else { return false };
@@ -191,7 +213,7 @@ impl ReplayChannel {
         }
         let mut unpacked = std::mem::take(&mut self.unpacked);
         let max_bytes = self.config().live.max_payload_bytes;
-        match unpacked.of(kind, message.data, max_bytes) {
+        match unpacked.of(input, kind, message.data, max_bytes) {
             Ok((kind, data)) => self.receive(input, (kind, data), message.log_time, context),
             Err(error) => self.refuse(input, &error, message.log_time, context),
         }

@@ -37,15 +37,14 @@ impl ReplayChannel {
         self.inputs.first().map_or(Ok(()), |input| input.topic.check_type(message))?;
         let spare = self.spare.pop().unwrap_or_default();
         let mut submitted = spare.lent(self.calibration(0));
-        let kind = self.single_kind();
         let feed = context.transforms.as_ref();
         let lookup = feed.map(|feed| |to: &str, from: &str, at| lock(feed).lookup(to, from, at));
         let lookup = lookup.as_ref().map(|lookup| lookup as _);
-        let Self { channel, unpacked, inputs, .. } = self;
-        let recorded = inputs.first().map_or(kind, |input| input.topic.kind);
+        let kind = self.single_kind();
+        let Self { channel, unpacked, .. } = self;
         let max_bytes = channel.config().live.max_payload_bytes;
         let begun = submitted
-            .unpack(recorded, message.data, &mut unpacked.unpacker, max_bytes)
+            .unpack(kind, message.data, unpacked, max_bytes)
             .and_then(|()| {
                 submitted.with_input(kind, message.data, |inputs| channel.submit(inputs, lookup))
             })
@@ -134,13 +133,9 @@ impl ReplayChannel {
         }
     }
 
-    /// The kind of the messages of the first input, once they are unpacked.
+    /// The kind of the messages of the first input, as they are recorded.
     fn single_kind(&self) -> InputKind {
-        match self.inputs.first().map(|input| input.topic.kind) {
-            Some(InputKind::PackedCloud(_)) => InputKind::PointCloud2,
-            Some(kind) => kind,
-            None => InputKind::Image,
-        }
+        self.inputs.first().map_or(InputKind::Image, |input| input.topic.kind)
     }
 
     /// Forgets the poses of the previous run if the stamps have started over.

@@ -63,6 +63,7 @@ fn add_second_input(channel: &mut ChannelConfig, topic: &str) {
         topic,
         is_compressed: false,
         packed_cloud: None,
+        video: None,
         camera_info: None,
         calibration_path: None,
     });

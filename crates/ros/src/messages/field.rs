@@ -36,8 +36,10 @@ macro_rules! fields {
 fields! {
     bool: bool, 1;
     u8: u8, 1;
+    i32: i32, 4;
     i64: i64, 8;
     u32: u32, 4;
+    u64: u64, 8;
     f32: f32, 4;
     f64: f64, 8;
     &'a str: str, 4;

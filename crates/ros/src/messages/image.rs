@@ -58,12 +58,7 @@ impl<'a> Field<'a> for Image<'a> {
     }
 
     fn write(&self, writer: &mut Writer<'_>) {
-        self.header.write(writer);
-        writer.u32(self.height);
-        writer.u32(self.width);
-        writer.str(self.encoding);
-        writer.bool(self.is_bigendian);
-        writer.u32(self.step);
+        self.write_up_to_pixels(writer);
         writer.bytes(self.data);
     }
 }
@@ -71,6 +66,22 @@ impl<'a> Field<'a> for Image<'a> {
 message!(Image<'a>: "sensor_msgs/msg/Image");
 
 impl<'a> Image<'a> {
+    /// Appends everything up to the pixels and their number.
+    fn write_up_to_pixels(&self, writer: &mut Writer<'_>) {
+        self.header.write(writer);
+        writer.u32(self.height);
+        writer.u32(self.width);
+        writer.str(self.encoding);
+        writer.bool(self.is_bigendian);
+        writer.u32(self.step);
+    }
+
+    /// Appends everything up to the data, which has `num_bytes` and follows.
+    pub(crate) fn write_up_to_data(&self, num_bytes: usize, writer: &mut Writer<'_>) {
+        self.write_up_to_pixels(writer);
+        writer.sequence_len(num_bytes);
+    }
+
     /// The pixels, checked.
     ///
     /// # Errors

@@ -177,21 +177,6 @@ pub type Handler = Box<dyn Fn(Request) -> Response + Send + Sync>;
 /// Receives events, on any thread.
 pub type Watcher = Box<dyn Fn(MiddlewareEvent) + Send + Sync>;
 
-/// What to do about a topic whose messages are video, to append to the error that names its
-/// type; empty for other types.
-pub fn advice_for_type(type_name: &str) -> String {
-    let transport = match type_name {
-        "foxglove_msgs/msg/CompressedVideo" => "foxglove",
-        "ffmpeg_image_transport_msgs/msg/FFMPEGPacket" => "ffmpeg",
-        _ => return String::new(),
-    };
-    format!(
-        "; video is not decoded here: decode it with `ros2 run image_transport republish --ros-args \
-         -p in_transport:={transport} -p out_transport:=raw -r in/{transport}:=TOPIC -r out:=DECODED` and \
-         use DECODED (docs/troubleshooting.md)"
-    )
-}
-
 /// Events of the graph. Topics are full names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MiddlewareEvent {

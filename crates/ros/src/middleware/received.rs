@@ -6,6 +6,7 @@ use crate::messages::{
     TfMessage, TransformStamped, VehicleMotion, read_header,
 };
 use crate::packed_cloud::PackedCloud;
+use crate::video::{VideoMessage, names_video};
 use det_post_types::{CloudView, Header, ImagePayload, ReceivedTensors, Result, Stamp};
 
 /// The messages that a node subscribes to.
@@ -19,6 +20,8 @@ pub enum InputKind {
     PointCloud2,
     /// A cloud that is no `PointCloud2` on the wire.
     PackedCloud(PackedCloud),
+    /// Messages that are packets of video and nothing else.
+    Video(VideoMessage),
     /// `isaac_ros_tensor_list_interfaces/TensorList`.
     TensorList,
     /// `sensor_msgs/CameraInfo`.
@@ -46,6 +49,36 @@ impl InputKind {
         Self::PackedCloud(PackedCloud::LivoxInterfaces),
     ];
 
+    /// The messages of images.
+    pub const IMAGES: [Self; 4] = [
+        Self::Image,
+        Self::CompressedImage,
+        Self::Video(VideoMessage::Foxglove),
+        Self::Video(VideoMessage::Ffmpeg),
+    ];
+
+    /// Whether messages of this ROS name are images.
+    pub fn is_image(type_name: &str) -> bool {
+        Self::IMAGES.iter().any(|kind| kind.type_name() == type_name)
+    }
+
+    /// How a CDR message of this kind carries a packet of video; `None` where it carries none.
+    pub fn video_in(self, cdr: &[u8]) -> Option<VideoMessage> {
+        let reader = || Reader::new(self.type_name(), cdr);
+        match self {
+            Self::Video(message) => Some(message),
+            Self::Image => {
+                let image = reader().and_then(Image::read).ok()?;
+                names_video(image.encoding).then_some(VideoMessage::Image)
+            }
+            Self::CompressedImage => {
+                let file = reader().and_then(CompressedImage::read).ok()?;
+                names_video(file.format).then_some(VideoMessage::CompressedImage)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether messages of this ROS name are clouds.
     pub fn is_cloud(type_name: &str) -> bool {
         Self::CLOUDS.iter().any(|kind| kind.type_name() == type_name)
@@ -58,6 +91,7 @@ impl InputKind {
             Self::CompressedImage => CompressedImage::TYPE,
             Self::PointCloud2 => PointCloud2::TYPE,
             Self::PackedCloud(packed) => packed.type_name(),
+            Self::Video(message) => message.type_name(),
             Self::TensorList => TensorList::TYPE,
             Self::CameraInfo => CameraInfo::TYPE,
             Self::Transforms { .. } => TfMessage::TYPE,
@@ -92,6 +126,16 @@ pub enum Received<'a> {
         /// The whole message.
         cdr: &'a [u8],
     },
+    /// Of `Video`, and of `Image` and `CompressedImage` that name a codec of video: to be decoded by
+    /// [`VideoDecoder`](crate::video::VideoDecoder) in the order of the messages.
+    Video {
+        /// Stamp and frame.
+        header: Header<'a>,
+        /// How the message carries its packet.
+        message: VideoMessage,
+        /// The whole message.
+        cdr: &'a [u8],
+    },
     /// Of `TensorList`.
     Tensors {
         /// Stamp and frame.
@@ -123,6 +167,7 @@ impl Received<'_> {
             Self::Image { header, .. }
             | Self::Cloud { header, .. }
             | Self::Packed { header, .. }
+            | Self::Video { header, .. }
             | Self::Tensors { header, .. } => Some(header.stamp),
             Self::CameraInfo(info) => Some(info.header.stamp),
             Self::Motion(motion) => Some(motion.header.stamp),
@@ -148,11 +193,21 @@ fn read(
     match kind {
         InputKind::Image => {
             let image = Image::read(message)?;
+            if names_video(image.encoding) {
+                let (header, message) = (image.header, VideoMessage::Image);
+                receiver(Ok(Received::Video { header, message, cdr }));
+                return Ok(());
+            }
             let payload = ImagePayload::Raw(image.view()?);
             receiver(Ok(Received::Image { header: image.header, payload }));
         }
         InputKind::CompressedImage => {
             let file = CompressedImage::read(message)?;
+            if names_video(file.format) {
+                let (header, message) = (file.header, VideoMessage::CompressedImage);
+                receiver(Ok(Received::Video { header, message, cdr }));
+                return Ok(());
+            }
             let payload = ImagePayload::Compressed(file.view()?);
             receiver(Ok(Received::Image { header: file.header, payload }));
         }
@@ -162,6 +217,10 @@ fn read(
         }
         InputKind::PackedCloud(_) => {
             receiver(Ok(Received::Packed { header: read_header(&mut message)?, cdr }));
+        }
+        InputKind::Video(carrier) => {
+            let header = read_header(&mut message)?;
+            receiver(Ok(Received::Video { header, message: carrier, cdr }));
         }
         InputKind::TensorList => {
             let list = TensorList::read(message)?;

@@ -36,9 +36,10 @@ definitions! {
     "bond" { msg: "Status"; }
     "builtin_interfaces" { msg: "Duration" "Time"; }
     "diagnostic_msgs" { msg: "DiagnosticArray" "DiagnosticStatus" "KeyValue"; }
+    "ffmpeg_image_transport_msgs" { msg: "FFMPEGPacket"; }
     "foxglove_msgs" {
-        msg: "CircleAnnotation" "Color" "ImageAnnotations" "Point2" "PointsAnnotation"
-            "TextAnnotation";
+        msg: "CircleAnnotation" "Color" "CompressedVideo" "ImageAnnotations" "Point2"
+            "PointsAnnotation" "TextAnnotation";
     }
     "geometry_msgs" {
         msg: "Point" "Point32" "Polygon" "Pose" "PoseWithCovariance" "Quaternion" "Transform"
@@ -149,6 +150,8 @@ mod tests {
             CameraInfo::TYPE,
             PointCloud2::TYPE,
             CompressedPointCloud2::TYPE,
+            CompressedVideo::TYPE,
+            FfmpegPacket::TYPE,
             LivoxCustomMsg::TYPE,
             LivoxCustomMsg::DRIVER_1_TYPE,
             LivoxCustomMsg::INTERFACES_TYPE,

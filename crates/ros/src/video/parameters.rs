@@ -1,0 +1,268 @@
+//! Parameter sets of H.264, and the beginning of slices.
+//!
+//! Only what bounds the decoder, names what it cannot decode and tells pictures apart is read (H.264, 7.3.2
+//! and 7.3.3).
+
+use super::bits::{Bits, damaged};
+use super::nal::Unit;
+use det_post_types::{Result, Size};
+
+/// Profiles whose parameter sets state the format of chroma.
+const HIGH_PROFILES: [u32; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
+
+/// The most macroblocks along a side: 32768 pixels.
+const MAX_MACROBLOCKS: u32 = 2048;
+
+/// A sequence parameter set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SequenceParameters {
+    pub(super) id: u32,
+    pub(super) profile: u32,
+    /// 1: 4:2:0.
+    pub(super) chroma_format: u32,
+    /// Of luma and chroma, whichever is more.
+    pub(super) bit_depth: u32,
+    pub(super) frame_num_bits: u32,
+    pub(super) num_references: u32,
+    pub(super) allows_gaps: bool,
+    /// Whether every picture is a whole frame, not a field.
+    pub(super) is_progressive: bool,
+    /// In macroblocks of 16 pixels.
+    pub(super) macroblocks: Size,
+    /// Of the pictures, in pixels; zero where nothing is left.
+    pub(super) size: Size,
+    pub(super) color: Color,
+}
+
+/// What the stream states of its colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Color {
+    pub(super) is_full_range: bool,
+    /// `matrix_coefficients`: 2 where it is not stated.
+    pub(super) matrix: u32,
+}
+
+impl SequenceParameters {
+    /// Reads the set of a NAL unit.
+    ///
+    /// # Errors
+    /// `VideoCodec` when it is none.
+    pub(super) fn read(unit: Unit<'_>) -> Result<Self> {
+        let bits = &mut Bits::of_unit(unit.bytes);
+        let profile = bits.bits(8)?;
+        let _constraints_and_level = bits.bits(16)?;
+        let id = bits.unsigned("seq_parameter_set_id", 31)?;
+        let (mut chroma_format, mut bit_depth) = (1, 8);
+        if HIGH_PROFILES.contains(&profile) {
+            chroma_format = bits.unsigned("chroma_format_idc", 3)?;
+            if chroma_format == 3 {
+                let _separate_colour_plane = bits.flag()?;
+            }
+            let luma = bits.unsigned("bit_depth_luma_minus8", 6)?;
+            bit_depth = 8 + luma.max(bits.unsigned("bit_depth_chroma_minus8", 6)?);
+            let _qpprime_y_zero_transform_bypass = bits.flag()?;
+            if bits.flag()? {
+                let num_lists = if chroma_format == 3 { 12 } else { 8 };
+                (0..num_lists).try_for_each(|list| skip_scaling_list(bits, list))?;
+            }
+        }
+        let frame_num_bits = 4 + bits.unsigned("log2_max_frame_num_minus4", 12)?;
+        skip_order_count(bits)?;
+        let num_references = bits.unsigned("max_num_ref_frames", 16)?;
+        let allows_gaps = bits.flag()?;
+        let width = 1 + bits.unsigned("pic_width_in_mbs_minus1", MAX_MACROBLOCKS - 1)?;
+        let map_units = 1 + bits.unsigned("pic_height_in_map_units_minus1", MAX_MACROBLOCKS - 1)?;
+        let is_progressive = bits.flag()?;
+        let height = if is_progressive { map_units } else { 2 * map_units };
+        if !is_progressive {
+            let _mb_adaptive_frame_field = bits.flag()?;
+        }
+        let _direct_8x8_inference = bits.flag()?;
+        let macroblocks = Size::new(width, height);
+        let size = cropped(bits, macroblocks)?;
+        let color =
+            if bits.flag()? { color(bits)? } else { Color { matrix: 2, ..Color::default() } };
+        Ok(Self {
+            id,
+            profile,
+            chroma_format,
+            bit_depth,
+            frame_num_bits,
+            num_references,
+            allows_gaps,
+            is_progressive,
+            macroblocks,
+            size,
+            color,
+        })
+    }
+}
+
+fn skip_scaling_list(bits: &mut Bits<'_>, list: usize) -> Result<()> {
+    if !bits.flag()? {
+        return Ok(());
+    }
+    let (mut last, mut next) = (8i64, 8i64);
+    for _ in 0..if list < 6 { 16 } else { 64 } {
+        if next != 0 {
+            next = (last + bits.signed("delta_scale")?).rem_euclid(256);
+        }
+        last = if next == 0 { last } else { next };
+    }
+    Ok(())
+}
+
+/// Skips how the order of pictures is coded, which does not matter where it is the order of the packets.
+fn skip_order_count(bits: &mut Bits<'_>) -> Result<()> {
+    match bits.unsigned("pic_order_cnt_type", 2)? {
+        0 => {
+            bits.unsigned("log2_max_pic_order_cnt_lsb_minus4", 12)?;
+        }
+        1 => {
+            let _delta_pic_order_always_zero = bits.flag()?;
+            bits.signed("offset_for_non_ref_pic")?;
+            bits.signed("offset_for_top_to_bottom_field")?;
+            for _ in 0..bits.unsigned("num_ref_frames_in_pic_order_cnt_cycle", 255)? {
+                bits.signed("offset_for_ref_frame")?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The size of the pictures in pixels, of 4:2:0.
+fn cropped(bits: &mut Bits<'_>, macroblocks: Size) -> Result<Size> {
+    let whole = [macroblocks.width * 16, macroblocks.height * 16];
+    if !bits.flag()? {
+        return Ok(Size::new(whole[0], whole[1]));
+    }
+    let mut offset = || bits.unsigned("frame_crop_offset", 16 * MAX_MACROBLOCKS);
+    let [left, right, top, bottom] = [offset()?, offset()?, offset()?, offset()?];
+    let width = whole[0].saturating_sub(2 * (left + right));
+    Ok(Size::new(width, whole[1].saturating_sub(2 * (top + bottom))))
+}
+
+/// The colours of the usability information, whose rest is not read.
+fn color(bits: &mut Bits<'_>) -> Result<Color> {
+    const EXTENDED_ASPECT: u32 = 255;
+    if bits.flag()? && bits.bits(8)? == EXTENDED_ASPECT {
+        bits.bits(32)?;
+    }
+    if bits.flag()? {
+        let _overscan_appropriate = bits.flag()?;
+    }
+    let mut color = Color { matrix: 2, ..Color::default() };
+    if bits.flag()? {
+        let _video_format = bits.bits(3)?;
+        color.is_full_range = bits.flag()?;
+        if bits.flag()? {
+            let _primaries_and_transfer = bits.bits(16)?;
+            color.matrix = bits.bits(8)?;
+        }
+    }
+    Ok(color)
+}
+
+/// A picture parameter set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PictureParameters {
+    pub(super) id: u32,
+    /// Its sequence parameter set.
+    pub(super) sequence: u32,
+}
+
+impl PictureParameters {
+    /// Reads the set of a NAL unit.
+    ///
+    /// # Errors
+    /// `VideoCodec` when it is none.
+    pub(super) fn read(unit: Unit<'_>) -> Result<Self> {
+        let bits = &mut Bits::of_unit(unit.bytes);
+        let id = bits.unsigned("pic_parameter_set_id", 255)?;
+        Ok(Self { id, sequence: bits.unsigned("seq_parameter_set_id", 31)? })
+    }
+}
+
+/// The type of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SliceType {
+    /// I and P: of this picture, and pictures before it.
+    Forward,
+    /// B: of pictures after it, too.
+    Bidirectional,
+    /// SP and SI, of the extended profile.
+    Switching,
+}
+
+/// The beginning of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SliceStart<'a> {
+    /// 0: the first slice of a picture.
+    pub(super) first_macroblock: u32,
+    pub(super) slice_type: SliceType,
+    /// Its picture parameter set.
+    pub(super) picture: u32,
+    unit: Unit<'a>,
+}
+
+impl<'a> SliceStart<'a> {
+    /// Reads the beginning of a slice.
+    ///
+    /// # Errors
+    /// `VideoCodec` when it is none.
+    pub(super) fn read(unit: Unit<'a>) -> Result<Self> {
+        let bits = &mut Bits::of_unit(unit.bytes);
+        let most = MAX_MACROBLOCKS * MAX_MACROBLOCKS;
+        let first_macroblock = bits.unsigned("first_mb_in_slice", most)?;
+        let slice_type = match bits.unsigned("slice_type", 9)? % 5 {
+            0 | 2 => SliceType::Forward,
+            1 => SliceType::Bidirectional,
+            _ => SliceType::Switching,
+        };
+        let picture = bits.unsigned("pic_parameter_set_id", 255)?;
+        Ok(Self { first_macroblock, slice_type, picture, unit })
+    }
+
+    /// The number of the picture among those that others depend on, of a 4:2:0 stream.
+    ///
+    /// # Errors
+    /// `VideoCodec` when the slice ends before.
+    pub(super) fn frame_num(&self, sequence: &SequenceParameters) -> Result<u32> {
+        let bits = &mut Bits::of_unit(self.unit.bytes);
+        for what in ["first_mb_in_slice", "slice_type", "pic_parameter_set_id"] {
+            bits.unsigned(what, u32::MAX)?;
+        }
+        bits.bits(sequence.frame_num_bits)
+    }
+
+    /// Whether other pictures may depend on it.
+    pub(super) fn is_reference(&self) -> bool {
+        self.unit.is_reference()
+    }
+}
+
+/// The name of a profile.
+pub(super) fn profile_name(profile: u32) -> &'static str {
+    match profile {
+        66 => "baseline",
+        77 => "main",
+        88 => "extended",
+        100 => "high",
+        110 => "high 10",
+        122 => "high 4:2:2",
+        244 => "high 4:4:4",
+        _ => "another profile",
+    }
+}
+
+/// The error of a set that is too long to be kept.
+pub(super) fn check_len(unit: Unit<'_>) -> Result<()> {
+    const MAX_BYTES: usize = 4096;
+    match unit.bytes.len() {
+        len if len > MAX_BYTES => {
+            Err(damaged(format!("a parameter set has {len} bytes, at most {MAX_BYTES}")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,100 @@
+//! Video of pictures that tests make.
+#![allow(dead_code, reason = "each suite uses its part")]
+
+use det_post_ros::messages::{CompressedImage, CompressedVideo, FfmpegPacket, Image};
+use det_post_ros::video::VideoMessage;
+use det_post_types::Header;
+use openh264::OpenH264API;
+use openh264::encoder::{
+    BitRate, Encoder, EncoderConfig, FrameRate, IntraFramePeriod, RateControlMode,
+};
+use openh264::formats::YUVBuffer;
+
+/// A picture of 4:2:0: luma, then both chroma at half the size.
+pub struct Picture {
+    pub width: usize,
+    pub height: usize,
+    pub planes: Vec<u8>,
+}
+
+impl Picture {
+    /// The picture of an image of encoding `rgb8`, BT.601 of limited range.
+    pub fn of(image: &Image<'_>) -> Self {
+        let [width, height] = [image.width as usize, image.height as usize];
+        let pixel = |x: usize, y: usize| {
+            let at = y * image.step as usize + 3 * x;
+            [0, 1, 2].map(|channel| i32::from(image.data[at + channel]))
+        };
+        let dot = |[r, g, b]: [i32; 3], [kr, kg, kb]: [i32; 3], offset: i32| {
+            (((kr * r + kg * g + kb * b + 128) >> 8) + offset).clamp(0, 255) as u8
+        };
+        let mut planes = Vec::with_capacity(width * height * 3 / 2);
+        for y in 0..height {
+            planes.extend((0..width).map(|x| dot(pixel(x, y), [66, 129, 25], 16)));
+        }
+        for weights in [[-38, -74, 112], [112, -94, -18]] {
+            for y in (0..height).step_by(2) {
+                planes.extend((0..width).step_by(2).map(|x| dot(pixel(x, y), weights, 128)));
+            }
+        }
+        Self { width, height, planes }
+    }
+
+    /// A picture of a pattern that moves with its number.
+    pub fn moving(width: usize, height: usize, number: usize) -> Self {
+        let sample = |index: usize| {
+            let (x, y) = (index % width, index / width);
+            let is_square = (x + 3 * number) % width < width / 4 && y > height / 4;
+            (if is_square { 200 } else { 60 + 2 * ((x / 4 + y / 4 + number) % 32) }) as u8
+        };
+        let planes = (0..width * height * 3 / 2).map(sample).collect();
+        Self { width, height, planes }
+    }
+}
+
+/// Packets of pictures of one size: every `key_period`-th is a key frame with its parameter sets.
+pub fn encode(pictures: &[Picture], key_period: u32) -> Vec<Vec<u8>> {
+    let config = EncoderConfig::new()
+        .max_frame_rate(FrameRate::from_hz(10.0))
+        .rate_control_mode(RateControlMode::Quality)
+        .bitrate(BitRate::from_bps(4_000_000))
+        .skip_frames(false)
+        .scene_change_detect(false)
+        .num_threads(1)
+        .intra_frame_period(IntraFramePeriod::from_num_frames(key_period));
+    let mut encoder = Encoder::with_api_config(OpenH264API::from_source(), config).unwrap();
+    let mut packet = |picture: &Picture| {
+        let Picture { width, height, planes } = picture;
+        let source = YUVBuffer::from_vec(planes.clone(), *width, *height);
+        encoder.encode(&source).unwrap().to_vec()
+    };
+    pictures.iter().map(&mut packet).collect()
+}
+
+/// A message that carries a packet of a codec.
+pub fn message(carrier: VideoMessage, header: Header<'_>, codec: &str, data: &[u8]) -> Vec<u8> {
+    let mut cdr = Vec::new();
+    let encoded = match carrier {
+        VideoMessage::Foxglove => CompressedVideo { header, data, format: codec }.encode(&mut cdr),
+        VideoMessage::Ffmpeg => {
+            let encoding = &format!("{codec};yuv420p;bgr8;bgr8");
+            FfmpegPacket { header, encoding, data, ..Default::default() }.encode(&mut cdr)
+        }
+        VideoMessage::CompressedImage => {
+            CompressedImage { header, format: codec, data }.encode(&mut cdr)
+        }
+        VideoMessage::Image => {
+            Image { header, encoding: codec, data, ..Default::default() }.encode(&mut cdr)
+        }
+    };
+    encoded.unwrap();
+    cdr
+}
+
+/// All ways in which a message carries a packet.
+pub const CARRIERS: [VideoMessage; 4] = [
+    VideoMessage::Foxglove,
+    VideoMessage::Ffmpeg,
+    VideoMessage::CompressedImage,
+    VideoMessage::Image,
+];
