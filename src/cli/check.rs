@@ -267,7 +267,9 @@ fn network_in_words(path: &Path) -> Result<String> {
 
 /// The parameters of `replay --model`, as overrides.
 fn parameters_of(model: &Path, topic: Option<&str>) -> Result<Vec<String>> {
-    let path = model.to_str().ok_or_else(|| one_model::not_utf8(model))?;
+    // Relative paths of a parameter file begin at its folder, and this one is not known.
+    let path = std::path::absolute(model).unwrap_or_else(|_| model.to_owned());
+    let path = path.to_str().ok_or_else(|| one_model::not_utf8(model))?;
     Ok(one_model::parameters("camera", topic.unwrap_or("/camera/image_raw"), path))
 }
 

@@ -33,6 +33,7 @@ mod simulate;
 mod stdout;
 mod tally;
 mod telemetry;
+mod trace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -168,7 +169,12 @@ pub fn main() -> ExitCode {
     });
     let is_read = matches!(&arguments.command, Command::Isolated);
     let (stderr, rosout) = (!ros.disables_stdout, !ros.disables_rosout);
-    telemetry::init(level, &Sinks { stderr, rosout, is_read, logger });
+    let is_traced = match &arguments.command {
+        Command::Run(arguments) => arguments.observe.is_traced(),
+        Command::Replay(arguments) => arguments.observe.is_traced(),
+        _ => false,
+    };
+    telemetry::init(level, &Sinks { stderr, rosout, is_read, logger, is_traced });
     MemoryBudget::process().set_limit(arguments.recording_memory_mib.saturating_mul(1 << 20));
     let status = run(&arguments.command, &ros).unwrap_or_else(|error| {
         tracing::error!("{error}");
@@ -179,7 +185,8 @@ pub fn main() -> ExitCode {
 
 /// Logs why the arguments are refused.
 fn misuse(error: &Error) -> ExitCode {
-    let sinks = Sinks { stderr: true, rosout: true, is_read: false, logger: None };
+    let sinks =
+        Sinks { stderr: true, rosout: true, is_read: false, logger: None, is_traced: false };
     telemetry::init(None, &sinks);
     tracing::error!("{error}");
     ExitCode::from(ExitStatus::from(error).code())

@@ -2,16 +2,14 @@
 
 use std::io::BufWriter;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::live_file::LiveFile;
-use crate::config::ChannelConfig;
+use super::trace::{self, ToTrace};
 use crate::node::OnMetrics;
 use crate::replay::{Replay, ReplayDetections, ReplayFrame};
 use crate::runtime::account::Account;
 use crate::runtime::metrics::{self, ChannelMetrics, to_prometheus};
-use crate::runtime::trace::{self, Trace, TracedFrame};
 use det_post_types::{Error, ErrorKind, Result};
 
 /// The interval at which a replay writes metrics; the live node does with its diagnostics.
@@ -30,11 +28,8 @@ pub(super) struct ObserveArguments {
     trace: Option<PathBuf>,
 }
 
-/// A trace and its file.
-pub(super) struct TraceFile {
-    trace: Arc<Trace>,
-    file: LiveFile,
-}
+/// The file of the trace of this process.
+pub(super) struct TraceFile(LiveFile);
 
 impl ObserveArguments {
     /// Begins the trace, if one is asked for.
@@ -45,9 +40,14 @@ impl ObserveArguments {
     pub(super) fn trace(&self) -> Result<Option<TraceFile>> {
         let Some(path) = &self.trace else { return Ok(None) };
         let file = LiveFile::open(path, trace::MARK)?;
-        let trace = Trace::start(Box::new(BufWriter::new(file.writer()?)));
-        let trace = trace.map_err(|e| cannot_trace().with_source(e))?;
-        Ok(Some(TraceFile { trace: Arc::new(trace), file }))
+        let started = ToTrace::process().start(Box::new(BufWriter::new(file.writer()?)));
+        started.map_err(|e| cannot_trace().with_source(e))?;
+        Ok(Some(TraceFile(file)))
+    }
+
+    /// Whether a trace is asked for.
+    pub(super) fn is_traced(&self) -> bool {
+        self.trace.is_some()
     }
 
     fn metrics(&self) -> Result<Option<LiveFile>> {
@@ -86,18 +86,13 @@ impl ObserveArguments {
 }
 
 impl TraceFile {
-    /// The trace.
-    pub(super) fn trace(&self) -> Arc<Trace> {
-        Arc::clone(&self.trace)
-    }
-
     /// Completes the file.
     ///
     /// # Errors
     /// `Io` when it could not be written.
     pub(super) fn finish(self) -> Result<()> {
-        self.trace.finish().map_err(|e| cannot_trace().with_source(e))?;
-        self.file.publish()
+        ToTrace::process().finish().map_err(|e| cannot_trace().with_source(e))?;
+        self.0.publish()
     }
 }
 
@@ -117,9 +112,6 @@ impl ReplayObserver {
     /// # Errors
     /// `Io` when the metrics cannot be written.
     pub(super) fn see(&mut self, frame: &ReplayFrame<'_>) -> Result<()> {
-        if let Some(TraceFile { trace, .. }) = &self.trace {
-            add_to_trace(trace, frame);
-        }
         if self.metrics.is_none() {
             return Ok(());
         }
@@ -161,19 +153,6 @@ impl ReplayObserver {
         let channels: Vec<_> =
             channels.iter().map(|(name, account)| metrics((name, account))).collect();
         file.replace(&to_prometheus(&channels))
-    }
-}
-
-fn add_to_trace(trace: &Trace, frame: &ReplayFrame<'_>) {
-    let ChannelConfig { name, .. } = frame.config;
-    match &frame.result {
-        Ok(found) => trace.add(&TracedFrame {
-            channel: name,
-            stamp: found.header.stamp,
-            num_detections: found.detections.len(),
-            report: found.report,
-        }),
-        Err(error) => trace.add_dropped(name, error.kind().reason()),
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) struct OneModel {
     #[arg(long, value_name = "ONNX", conflicts_with_all = ["config", "like"])]
     model: Option<PathBuf>,
     /// The topic of that channel. A replay takes the only topic of images where none is given; `run` needs it.
-    #[arg(long, value_name = "TOPIC", requires = "model", conflicts_with_all = ["config", "like"])]
+    #[arg(long, value_name = "TOPIC")]
     topic: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl OneModel {
     /// `Usage` naming the topics of images when the recording has none or several, or lacks the one
     /// that is given; those of opening the recording.
     pub(super) fn overrides(&self, bag: &Path) -> Result<Vec<String>> {
-        let Some(model) = &self.model else { return Ok(Vec::new()) };
+        let Some(model) = self.model()? else { return Ok(Vec::new()) };
         let Some(path) = model.to_str() else { return Err(not_utf8(model)) };
         let reader = BagReader::open(bag)?;
         let topics = reader.topics();
@@ -50,9 +50,18 @@ impl OneModel {
             };
             format!("{}{meant}", listed(&of_images, &names(topics, is_cloud)))
         };
-        let Some(found) = topics.iter().find(|found| is_called(found, topic)) else {
+        let is_named = |found: &&TopicInfo| found.name == topic;
+        let found = topics.iter().find(is_named);
+        let Some(found) = found.or_else(|| topics.iter().find(|found| is_called(found, topic)))
+        else {
             return Err(usage(format!("--topic {topic} is not in the recording; {}", allowed())));
         };
+        if !found.name.starts_with('/') {
+            let message = format!(
+                "--topic {topic}: the recording has {topic} and /{topic}, which is another topic; allowed: /{topic}"
+            );
+            return Err(usage(message));
+        }
         if !is_image(found) && !is_cloud(found) {
             let message = format!("--topic {topic} carries {}; {}", found.type_name, allowed());
             return Err(usage(message));
@@ -65,7 +74,7 @@ impl OneModel {
     /// # Errors
     /// `Usage` without a topic.
     pub(super) fn live_overrides(&self) -> Result<Vec<String>> {
-        let Some(model) = &self.model else { return Ok(Vec::new()) };
+        let Some(model) = self.model()? else { return Ok(Vec::new()) };
         match (&self.topic, model.to_str()) {
             (Some(topic), Some(path)) => Ok(parameters("camera", topic, path)),
             (None, _) => Err(usage(
@@ -74,6 +83,20 @@ impl OneModel {
                     .to_owned(),
             )),
             (_, None) => Err(not_utf8(model)),
+        }
+    }
+
+    /// The network.
+    ///
+    /// # Errors
+    /// `Usage` for a topic without one.
+    fn model(&self) -> Result<Option<&Path>> {
+        match (&self.model, &self.topic) {
+            (None, Some(topic)) => Err(usage(format!(
+                "--topic {topic} belongs to --model; allowed with --config or --like: `-p NAME.input:={topic}`, where NAME \
+                 is the channel, or a remapping, `--ros-args -r FROM:={topic}`"
+            ))),
+            (model, _) => Ok(model.as_deref()),
         }
     }
 

@@ -69,7 +69,7 @@ pub(super) struct ReplayArguments {
     #[arg(long, value_name = "N", default_value = "0", requires = "out", value_parser = parse_images)]
     images: u64,
     #[command(flatten)]
-    observe: ObserveArguments,
+    pub(super) observe: ObserveArguments,
 }
 
 /// One device, or all GPUs.

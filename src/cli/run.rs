@@ -45,7 +45,7 @@ pub(super) struct RunArguments {
     #[arg(long, value_name = "MIDDLEWARE")]
     middleware: Option<MiddlewareChoice>,
     #[command(flatten)]
-    observe: ObserveArguments,
+    pub(super) observe: ObserveArguments,
 }
 
 /// The middlewares.
@@ -100,11 +100,7 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
     let middleware =
         open_middleware(choice, MiddlewareOptions { node, remaps: ros.remaps.clone() })?;
     tracing::info!("{} joins the graph through {}", config.node.full(), middleware.name());
-    let options = LiveOptions {
-        on_metrics,
-        trace: trace.as_ref().map(TraceFile::trace),
-        ..LiveOptions::default()
-    };
+    let options = LiveOptions { on_metrics, ..LiveOptions::default() };
     let live = Arc::new(LiveNode::with_options(config, middleware, options)?);
     let served = serve(&live, starts_itself, &interrupt);
     // The last metrics are written when it is gone.

@@ -14,14 +14,15 @@ use tracing::field::Field;
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::FormatFields;
-use tracing_subscriber::fmt::format::{Writer, debug_fn};
+use tracing_subscriber::fmt::format::{FmtSpan, Writer, debug_fn};
 use tracing_subscriber::fmt::time::{self, FormatTime};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
-use tracing_subscriber::reload;
+use tracing_subscriber::{Registry, reload};
 
 use super::console_format::{self, ConsoleFormat};
 use super::local_time::local_time;
 use super::progress::AboveProgress;
+use super::trace::ToTrace;
 use crate::node::{LogRecord, Logs, write_field};
 use det_post_ros::LogLevel;
 use det_post_types::Stamp;
@@ -37,6 +38,8 @@ pub(super) struct Sinks {
     /// The logger of a live node, whose lines on stderr have the form of
     /// `RCUTILS_CONSOLE_OUTPUT_FORMAT`, if that is set.
     pub(super) logger: Option<String>,
+    /// Whether the spans of frames go to a trace.
+    pub(super) is_traced: bool,
 }
 
 /// Starts logging: our own logs from `level` on (`debug`, `info`,
@@ -61,6 +64,8 @@ pub(super) fn init(level: Option<&str>, sinks: &Sinks) {
         .with_timer(LineTime { is_short: std::io::stderr().is_terminal() })
         .with_ansi(colored)
         .with_target(false)
+        // Spans of frames have the level `trace`.
+        .with_span_events(FmtSpan::CLOSE)
         // The fallback for a line that cannot be written is a panic.
         .log_internal_errors(false);
     // The time is added by the process that reads the lines.
@@ -71,12 +76,13 @@ pub(super) fn init(level: Option<&str>, sinks: &Sinks) {
         .with_target(false)
         .without_time()
         .log_internal_errors(false);
-    let subscriber = tracing_subscriber::registry()
-        .with(filter)
-        .with((sinks.stderr && is_plain).then_some(lines))
-        .with(ros_lines.filter(|_| sinks.stderr))
-        .with(sinks.is_read.then_some(read_lines))
-        .with(sinks.rosout.then_some(ToNodes));
+    let mut logs: Vec<Box<dyn Layer<Registry> + Send + Sync>> = Vec::new();
+    logs.extend((sinks.stderr && is_plain).then(|| lines.boxed()));
+    logs.extend(ros_lines.filter(|_| sinks.stderr).map(Layer::boxed));
+    logs.extend(sinks.is_read.then(|| read_lines.boxed()));
+    logs.extend(sinks.rosout.then(|| ToNodes.boxed()));
+    let trace = sinks.is_traced.then(|| ToTrace::process().with_filter(ToTrace::filter()));
+    let subscriber = tracing_subscriber::registry().with(logs.with_filter(filter)).with(trace);
     // Fails only when a subscriber is there already: then that one stays.
     if tracing::subscriber::set_global_default(subscriber).is_ok() {
         Logs::process().set_level_control(Box::new(move |level| {

@@ -2,7 +2,7 @@
 //! configuration to apply.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::autoware_status::ProcessingTimes;
@@ -14,7 +14,6 @@ use crate::runtime::channel::ChannelFrame;
 use crate::runtime::input::{InputAccount, InputSummary};
 use crate::runtime::serving::Serving;
 use crate::runtime::stamps::StampOrder;
-use crate::runtime::trace::{Trace, TracedFrame};
 use det_post_types::{Error, Result};
 
 /// The state of a channel that the threads of the node share.
@@ -23,8 +22,6 @@ pub struct ChannelState {
     pub inputs: Vec<InputState>,
     /// Its frames since the last summary, and their totals.
     pub frames: Mutex<Frames>,
-    /// Takes every frame, where one is asked for.
-    pub trace: Option<Arc<Trace>>,
     /// A configuration to apply before the next frame.
     pending: Mutex<Option<ChannelConfig>>,
     has_pending: AtomicBool,
@@ -89,7 +86,7 @@ impl Frames {
 
 impl ChannelState {
     /// A channel without frames so far.
-    pub fn new(inputs: Vec<InputState>, serving: Serving, trace: Option<Arc<Trace>>) -> Self {
+    pub fn new(inputs: Vec<InputState>, serving: Serving) -> Self {
         let window = FrameWindow::new();
         let frames = Frames {
             window,
@@ -102,7 +99,6 @@ impl ChannelState {
         Self {
             inputs,
             frames: Mutex::new(frames),
-            trace,
             pending: Mutex::new(None),
             has_pending: AtomicBool::new(false),
         }
@@ -136,10 +132,6 @@ impl ChannelState {
     ) {
         let now = Instant::now();
         let name = &served.config.name;
-        if let Some(trace) = &self.trace {
-            let (stamp, num_detections) = (served.header.stamp, served.detections.len());
-            trace.add(&TracedFrame { channel: name, stamp, num_detections, report: served.report });
-        }
         let mut frames = lock(&self.frames);
         frames.window.account.add_served(served.report, served.detections.len());
         let num_of_order = frames.window.account.add_stamp(served.order);
@@ -205,7 +197,7 @@ mod tests {
             engine: "an engine".into(),
             process_id: None,
         };
-        let state = ChannelState::new(Vec::new(), serving, None);
+        let state = ChannelState::new(Vec::new(), serving);
         let error = Error::new(ErrorKind::Middleware, "publisher", "no such topic");
         for _ in 0..2 {
             lock(&state.frames).count_unpublished("camera", &error);

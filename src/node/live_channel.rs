@@ -25,7 +25,6 @@ use crate::runtime::input::{InputSummary, InputTotals};
 use crate::runtime::metrics::ChannelMetrics;
 use crate::runtime::serving::Serving;
 use crate::runtime::slot::{LossCounter, SlotCloser, SlotOptions, slot};
-use crate::runtime::trace::Trace;
 use det_post_ros::messages::DiagnosticStatus;
 use det_post_ros::middleware::Middleware;
 use det_post_types::{Error, ErrorKind, Header, Result};
@@ -79,7 +78,6 @@ impl LiveChannel {
     pub(super) fn open(
         config: &ChannelConfig,
         factory: Factory,
-        trace: Option<Arc<Trace>>,
         open_outputs: impl FnOnce(&Channel) -> Result<ChannelOutputs>,
     ) -> Result<Self> {
         let start = Instant::now();
@@ -106,7 +104,7 @@ impl LiveChannel {
             suppresses_itself: channel
                 .detector_info()
                 .is_some_and(|info| info.score_threshold.is_some()),
-            state: Arc::new(ChannelState::new(states.collect(), Serving::of(&channel), trace)),
+            state: Arc::new(ChannelState::new(states.collect(), Serving::of(&channel))),
             num_failures_seen: 0,
             publishers_due: None,
             gate: outputs.gate(),

@@ -15,7 +15,7 @@ use crate::runtime::frame_builder::{Sequence, SharedMessage};
 use crate::runtime::frame_messages::FrameMessages;
 use crate::runtime::message_buffer::MessageBuffer;
 use crate::runtime::slot::{SlotEvent, SlotReader};
-use det_post_types::{CameraCalibration, Error, ErrorKind, Result, Stamp};
+use det_post_types::{CameraCalibration, Error, ErrorKind, FRAME_SPANS, Result, Stamp};
 
 /// Tolerated lead of stamps over the node's clock, for clocks of two machines.
 const FUTURE_TOLERANCE: Duration = Duration::from_millis(100);
@@ -240,9 +240,7 @@ impl Worker {
     /// Counts dropped frames. The first with a reason is logged as a warning.
     fn note_dropped(&self, state: &ChannelState, error: &Error, num: u64) {
         let name = &self.channel.config().name;
-        if let Some(trace) = &state.trace {
-            trace.add_dropped(name, error.kind().reason());
-        }
+        tracing::trace!(target: FRAME_SPANS, channel = name, dropped = error.kind().reason());
         match lock(&state.frames).window.account.add_dropped(error, num) {
             1 => tracing::warn!("channel {name}: frame dropped: {error}"),
             count => tracing::debug!("channel {name}: frame dropped ({count}): {error}"),

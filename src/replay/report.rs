@@ -267,7 +267,8 @@ impl Report {
         for damage in &self.read.damage {
             let _ = writeln!(table, "recording damaged: {damage}");
         }
-        if let Some(num_lost) = self.read.num_lost {
+        // None may be known to be lost because the files do not say how many there were.
+        if let Some(num_lost @ 1..) = self.read.num_lost {
             let _ = writeln!(table, "messages lost: {num_lost}");
         }
         table

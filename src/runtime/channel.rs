@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use nalgebra::Isometry3;
+use tracing::field::Empty;
+use tracing::{Span, trace_span};
 
 use super::Factory;
 use super::frame_builder::Sequence;
@@ -19,8 +21,8 @@ use det_post_ops::device::PayloadMemory;
 use det_post_ros::calibration_files::read_camera;
 use det_post_ros::middleware::InputKind;
 use det_post_types::{
-    CameraCalibration, Count, Detections, DeviceChoice, Error, ErrorKind, FrameReport, Header,
-    Result, Stage, Stamp,
+    CameraCalibration, Count, Detections, DeviceChoice, Error, ErrorKind, FRAME_SPANS, FrameReport,
+    Header, Result, Stage, Stamp,
 };
 
 /// A channel whose networks are loaded.
@@ -199,8 +201,10 @@ impl Channel {
     /// that cannot be processed is reported with its frame.
     pub fn prepare(&mut self, input: usize, message: &FrameInput<'_>) {
         let Some((detector, failures)) = self.supervisor.ready_now() else { return };
+        let topic = self.config.inputs.get(input).map_or("", |input| input.topic.as_str());
+        let span = trace_span!(target: FRAME_SPANS, "prepare", channel = self.config.name, topic);
+        let _inside = span.enter();
         if let Err(error) = failures.note(detector.prepare(input, message)) {
-            let topic = self.config.inputs.get(input).map_or("", |input| input.topic.as_str());
             tracing::debug!("channel {}: {topic} is not prepared: {error}", self.config.name);
         }
     }
@@ -259,6 +263,12 @@ impl Channel {
             failures.note(detector.reset())?;
         }
         let mut frame = in_flight.begin(&header, order);
+        frame.span = trace_span!(
+            target: FRAME_SPANS, "frame", channel = config.name, stamp = %header.stamp,
+            detections = Empty
+        );
+        let span = frame.span.clone();
+        let _inside = span.enter();
         frame.target_pose = target_pose;
         corrections.note(config, inputs, &mut frame.report);
         let num_missing = inputs.iter().filter(|input| input.is_none()).count();
@@ -282,6 +292,7 @@ impl Channel {
     pub fn flush(&mut self) {
         let Self { supervisor, in_flight, .. } = self;
         if let Some(((detector, _), frame)) = supervisor.in_use().zip(in_flight.last_mut()) {
+            let _inside = frame.span.enter();
             detector.flush(&mut frame.report);
         }
     }
@@ -298,13 +309,16 @@ impl Channel {
         }
         let none = || Error::new(ErrorKind::Argument, "channel", "no frame is in flight");
         let frame = collected.insert(in_flight.pop().ok_or_else(none)?);
-        let FrameInFlight { stamp, frame_id, order, target_pose, degraded, start, report } = frame;
+        let FrameInFlight { stamp, frame_id, order, target_pose, degraded, start, report, span } =
+            frame;
+        let span = std::mem::replace(span, Span::none()).entered();
         let (detector, failures) = supervisor.in_use().ok_or_else(|| {
             let lost = "the detector has ended, and the frame is lost with it";
             Error::new(ErrorKind::Device, "channel", lost)
         })?;
         let detections = failures.note(detector.collect(report))?;
         report.add_duration(Stage::Total, start.elapsed());
+        span.record("detections", detections.len());
         // The best candidate of a frame survives every suppression: a frame with
         // any score above 1 has a detection with one.
         report.add_count(Count::ScoresOutOfRange, detections.num_scores_out_of_range());

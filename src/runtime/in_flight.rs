@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use nalgebra::Isometry3;
+use tracing::Span;
 
 use super::stamps::StampOrder;
 use det_post_types::{Error, FrameReport, Header, Result, Stamp};
@@ -34,6 +35,8 @@ pub struct FrameInFlight {
     pub start: Instant,
     /// Durations and counters so far.
     pub report: FrameReport,
+    /// Its span, [`FRAME_SPANS`](det_post_types::FRAME_SPANS).
+    pub span: Span,
 }
 
 impl FramesInFlight {
@@ -52,6 +55,7 @@ impl FramesInFlight {
             degraded: None,
             start: Instant::now(),
             report: FrameReport::new(),
+            span: Span::none(),
         });
         (frame.stamp, frame.order, frame.start) = (header.stamp, order, Instant::now());
         (frame.target_pose, frame.degraded, frame.report) = (None, None, FrameReport::new());
@@ -76,7 +80,8 @@ impl FramesInFlight {
     }
 
     /// Takes back a frame that is over.
-    pub fn reuse(&mut self, frame: FrameInFlight) {
+    pub fn reuse(&mut self, mut frame: FrameInFlight) {
+        frame.span = Span::none();
         self.spare.push(frame);
     }
 }

@@ -9,7 +9,7 @@
 //! | `unpacking` | clouds that are no `PointCloud2` on the wire, unpacked ahead of the slot |
 //! | [`supervisor`] | the detector, which is built again after a failure of its device |
 //! | [`isolated`] | a detector in a separate process |
-//! | `metrics`, [`trace`] | counters for Prometheus, frames over time for Perfetto |
+//! | `metrics` | counters for Prometheus |
 //! | [`placement`] | channels of device `auto` on several GPUs |
 //! | `in_flight`, `frame_messages` | frames between submission and collection, and their messages |
 //! | `frame_inputs` | kinds and corrections of the inputs of a frame |
@@ -37,7 +37,6 @@ pub(crate) mod spread;
 pub(crate) mod stamps;
 pub mod supervisor;
 pub mod synchronizer;
-pub mod trace;
 pub(crate) mod unpacking;
 
 pub use frame_builder::Sequence;

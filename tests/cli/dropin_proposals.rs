@@ -191,7 +191,7 @@ fn values_out_of_place_are_refused_or_warned_of() {
         (
             small("score_threshold: 0.1").replace("[1, 10, 100]", "[200, 10, 100]"),
             Package::LidarTransfusion,
-            "200 and more",
+            "voxels_num: found [200, 10, 100]",
         ),
         (bevfusion(""), Package::Bevfusion, "distance_bin_upper_limits: is missing"),
         (bevfusion("sensor_fusion: true"), Package::Bevfusion, "sensor_fusion: found true"),

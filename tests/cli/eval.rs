@@ -456,6 +456,20 @@ fn outputs_are_neither_the_same_file_nor_an_input() {
 }
 
 #[test]
+fn a_side_without_detections_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    write_truth(&folder.path().join("truth"));
+    std::fs::write(path("none.jsonl"), "\n").unwrap();
+    for detections in ["truth", "none.jsonl"] {
+        let run = det_post(&["eval", "--detections", &path(detections), "--truth", &path("truth")]);
+        run.expect_code(1);
+        let expected = format!("{} holds no detections; allowed: ", path(detections));
+        assert!(run.stderr.contains(&expected), "{}", run.stderr);
+    }
+}
+
+#[test]
 fn numbers_that_are_none_are_left_out_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -468,7 +482,10 @@ fn numbers_that_are_none_are_left_out_and_counted() {
     std::fs::write(&path, format!("{first}\"score\":null,{after}")).unwrap();
     let (figures, table) = eval(folder, "found.jsonl", &[]);
     assert_eq!(figures["sensors"][0]["num_unusable_detections"], 1);
-    assert!(table.contains("1 detection left out: score or box not finite"), "{table}");
+    assert!(
+        table.contains("1 detection left out: score or box not finite, or box reversed"),
+        "{table}"
+    );
 }
 
 #[test]

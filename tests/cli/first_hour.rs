@@ -73,8 +73,9 @@ fn a_network_needs_no_parameter_file() {
     typed("replay -c config/demo.param.yaml TOWN", 0, &["found   lidar: "]);
     let only = ["has no topic /wrong", "did you mean `-p camera.input:=/camera_0/image`?"];
     typed(&format!("replay TOWN {CAMERA} -p camera.input:=/wrong"), 2, &only);
-    let not_both = ["cannot be used with", "--topic <TOPIC>", "--config <YAML>"];
+    let not_both = ["--topic /wrong belongs to --model", "`-p NAME.input:=/wrong`"];
     typed("replay TOWN -c config/demo.param.yaml --topic /wrong", 2, &not_both);
+    typed("run --topic /wrong", 2, &not_both);
     let no_text = ["as a parameter file: a network goes behind --model"];
     typed("replay TOWN -c models/camera.onnx", 2, &no_text);
     let other_type = ["--topic /camera_0/camera_info carries", "did you mean /camera_0/image?"];
@@ -107,6 +108,10 @@ fn check_takes_any_file() {
     typed("check models/voxel_encoder.scn.onnx", 0, &["heads of cameras that fit: none"]);
     let default = ["head: demo_camera", "camera.onnx", "camera.input: no --topic was given"];
     typed("check --model models/camera.onnx", 0, &default);
+    // It may be kept in any folder.
+    let model = std::path::absolute("models/camera.onnx").unwrap();
+    let absolute = format!("model_path: {}", model.display());
+    typed("check --model models/camera.onnx", 0, &[&absolute]);
     typed("check --model models/camera.onnx --topic /front", 0, &["input: /front"]);
     let no_effect = ["-p camera.score_threshold:=0.5: has no effect on models/camera.onnx"];
     typed("check models/camera.onnx -p camera.score_threshold:=0.5", 2, &no_effect);

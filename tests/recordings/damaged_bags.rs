@@ -218,6 +218,38 @@ fn a_file_that_cannot_be_read_costs_that_file_alone() {
     assert_eq!(run.lines().len(), 3);
 }
 
+#[test]
+fn what_follows_the_end_of_a_recording_is_named_unless_it_is_zeros() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = mcap_file(Layout::PLAIN, &messages(12));
+    let mut cut = bytes.clone();
+    cut.truncate(bytes.len() - 20);
+    for (name, file, is_named) in [
+        ("whole", bytes.clone(), false),
+        ("joined", bytes.repeat(2), true),
+        ("text", [&bytes[..], b"\n"].concat(), true),
+        ("preallocated", [&bytes[..], &[0; 4096]].concat(), false),
+        ("without the end of its index", cut, false),
+    ] {
+        let path = folder.path().join(name).with_extension("mcap");
+        std::fs::write(&path, &file).unwrap();
+        let mut reader = BagReader::open(&path).unwrap();
+        let (mut num, mut damage) = (0, Vec::new());
+        loop {
+            match reader.next_message() {
+                Ok(Some(_)) => num += 1,
+                Ok(None) => break,
+                Err(error) => damage.push(error.to_string()),
+            }
+        }
+        assert_eq!(num, 12, "{name}");
+        let rest = file.len().saturating_sub(bytes.len());
+        let expected = format!("the recording ends, {rest} bytes after it are not read");
+        assert_eq!(damage.len(), usize::from(is_named), "{name}: {damage:?}");
+        assert!(damage.iter().all(|text| text.contains(&expected)), "{name}: {damage:?}");
+    }
+}
+
 /// Makes the first chunk index of an MCAP file name the first channel in place of all others.
 fn leave_out_channels(bytes: &mut [u8]) {
     let number = |bytes: &[u8], at: usize| {

@@ -124,6 +124,27 @@ fn names_without_a_slash_and_short_types_are_those_of_ros() {
 }
 
 #[test]
+fn names_that_differ_by_the_slash_are_two_topics() {
+    let folder = Folder::new();
+    let [first, second, third] = &tensors()[..] else { panic!() };
+    let topics = [
+        ("tensors", TENSORS, "cdr", vec![first.clone()]),
+        ("/tensors", TENSORS, "cdr", vec![second.clone(), third.clone()]),
+    ];
+    let run = folder.replay(&topics);
+    run.expect_code(0);
+    let stamps: Vec<_> = run.lines().iter().map(|line| line["stamp_ns"].as_u64()).collect();
+    assert_eq!(stamps, [2_000_000_000, 3_000_000_000].map(Some));
+    let inspected = det_post(&["inspect", folder.path("drive.mcap").to_str().unwrap()]).stdout;
+    let num_messages = |name: &str| {
+        let mut lines = inspected.lines();
+        lines.find(|line| *line == format!("{name}  {TENSORS}"));
+        lines.next().map(str::trim_start).and_then(|line| line.split(' ').next())
+    };
+    assert_eq!((num_messages("tensors"), num_messages("/tensors")), (Some("1"), Some("2")));
+}
+
+#[test]
 fn names_of_other_tools_are_read_as_written() {
     let folder = Folder::new();
     for name in ["/front-left/tensors.raw", "front left tensors", "/caméra", "//tensors/"] {

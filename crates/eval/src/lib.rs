@@ -172,35 +172,31 @@ pub struct Match {
     pub truth: Option<usize>,
 }
 
-/// Detections with finite scores and boxes can be evaluated.
+/// Detections with finite scores and valid boxes can be evaluated.
 trait Usable {
     fn is_usable(&self) -> bool;
 }
 
 impl Usable for Detection3d {
     fn is_usable(&self) -> bool {
-        let b = &self.object.bbox;
-        let [x, y, z] = b.center;
-        [self.score, x, y, z, b.length_m, b.width_m, b.height_m, b.yaw_rad]
-            .iter()
-            .all(|value| value.is_finite())
+        self.score.is_finite() && self.object.bbox.is_valid()
     }
 }
 
 impl Usable for Detection2d<ImageBox> {
     fn is_usable(&self) -> bool {
-        self.score.is_finite() && self.bbox.is_finite()
+        self.score.is_finite() && self.bbox.is_valid()
     }
 }
 
 /// Number of detections in space that are ignored because their score or box is
-/// not finite.
+/// not finite, or an extent negative.
 pub fn num_unusable_3d(frames: &[Frame3d]) -> usize {
     num_unusable(frames)
 }
 
 /// Number of detections in images that are ignored because their score or box is
-/// not finite.
+/// not finite, or the box reversed.
 pub fn num_unusable_2d(frames: &[Frame2d]) -> usize {
     num_unusable(frames)
 }

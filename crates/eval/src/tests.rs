@@ -93,6 +93,12 @@ fn scores_that_are_no_numbers_take_no_part() {
     let frames = [frame(&truth, &detections)];
     check(&frames, 1.0, 1.0);
     assert_eq!(num_unusable_3d(&frames), 3);
+    let mut reversed = found(30.0, 0.9);
+    reversed.object.bbox.width_m = -2.0;
+    detections.push(reversed);
+    let frames = [frame(&truth, &detections)];
+    check(&frames, 1.0, 1.0);
+    assert_eq!(num_unusable_3d(&frames), 4);
 }
 
 #[test]

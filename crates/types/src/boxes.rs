@@ -115,6 +115,14 @@ impl ImageBox {
         }
     }
 
+    /// Whether all numbers are finite and no side is negative.
+    pub fn is_valid(&self) -> bool {
+        match self {
+            Self::Aligned(bbox) => bbox.is_valid(),
+            Self::Rotated(bbox) => bbox.is_valid(),
+        }
+    }
+
     /// The corners: x, y. Of an axis-aligned box, clockwise on a screen from the
     /// left upper one.
     pub fn corners(&self) -> [[f32; 2]; 4] {

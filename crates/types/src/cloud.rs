@@ -137,7 +137,8 @@ impl<'a> CloudView<'a> {
     ///
     /// # Errors
     /// `Layout` when a row is shorter than its points or the data ends before
-    /// the last point does, unless the step of the rows is corrected.
+    /// the last point does, unless the step of the rows is corrected, and when there is data but no
+    /// point.
     pub fn new(
         [width, height]: [u32; 2],
         [point_step, row_step]: [u32; 2],
@@ -145,6 +146,10 @@ impl<'a> CloudView<'a> {
         fields: PointFields<'a>,
         data: &'a [u8],
     ) -> Result<Self> {
+        if (width == 0 || height == 0) && !data.is_empty() {
+            let message = format!("data has {} bytes, {width}x{height} points need 0", data.len());
+            return Err(Error::new(ErrorKind::Layout, "cloud", message));
+        }
         Self::checked(
             [width, height],
             [point_step, row_step],
@@ -394,6 +399,9 @@ mod tests {
             (750, 2, 16, 11_999, 24_000, false),
             (750, 2, 16, 12_000, 24_000, true),
             (0, 1, 16, 0, 0, true),
+            // Points of which the driver does not write the number.
+            (0, 1, 16, 0, 16, false),
+            (1500, 0, 16, 0, 24_000, false),
             (1, 1, 0, 0, 24_000, false),
             (u32::MAX, u32::MAX, u32::MAX, u32::MAX, 24_000, false),
         ];

@@ -101,7 +101,9 @@ pub use received_tensors::{
     MAX_RANK, MAX_TENSORS, OwnedTensor, ReceivedTensors, Span, TensorEntries, TensorEntry,
     TensorType,
 };
-pub use report::{Count, FrameReport, ImageDecoder, LevelCounts, Stage, Transfer, UnpackCounts};
+pub use report::{
+    Count, FRAME_SPANS, FrameReport, ImageDecoder, LevelCounts, Stage, Transfer, UnpackCounts,
+};
 pub use rle::Rle;
 pub use streampetr::StreamPetrDecode;
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};

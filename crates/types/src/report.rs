@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use tracing::trace_span;
+
 named! {
     /// The stages of a frame, in the order they run.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -208,6 +210,12 @@ pub struct UnpackCounts {
     pub num_without_time: usize,
 }
 
+/// The target of the spans of frames, all at the level `TRACE`: `frame`, from its submission to its
+/// collection, with `channel`, `stamp` and `detections`; `prepare`, work for a frame that is not
+/// complete yet; inside both `stage`, with its name. A dropped frame is an event with `channel` and
+/// `dropped`, the reason.
+pub const FRAME_SPANS: &str = "det_post::frame";
+
 /// Durations, counters, copied bytes, decoded images and sites of one frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrameReport {
@@ -232,17 +240,29 @@ impl FrameReport {
         Self::default()
     }
 
-    /// Adds to the duration of a stage.
+    /// Adds to the duration of a stage that was measured elsewhere, as on a GPU. Its span (see
+    /// [`FRAME_SPANS`]) has the duration as `micros` and closes at once.
     pub fn add_duration(&mut self, stage: Stage, duration: Duration) {
-        *self.durations[stage as usize].get_or_insert_default() += duration;
+        if stage != Stage::Total {
+            let micros = || 1e6 * duration.as_secs_f64();
+            drop(
+                trace_span!(target: FRAME_SPANS, "stage", stage = stage.name(), micros = micros()),
+            );
+        }
+        self.sum(stage, duration);
     }
 
-    /// Runs a stage and adds its duration.
+    /// Runs a stage inside its span and adds its duration.
     pub fn time<T>(&mut self, stage: Stage, work: impl FnOnce() -> T) -> T {
+        let span = trace_span!(target: FRAME_SPANS, "stage", stage = stage.name());
         let start = Instant::now();
-        let result = work();
-        self.add_duration(stage, start.elapsed());
+        let result = span.in_scope(work);
+        self.sum(stage, start.elapsed());
         result
+    }
+
+    fn sum(&mut self, stage: Stage, duration: Duration) {
+        *self.durations[stage as usize].get_or_insert_default() += duration;
     }
 
     /// The duration of a stage; `None` if it did not run.

@@ -53,6 +53,10 @@ impl Network {
         let fitting = self.fitting_heads();
         let says = describe(&metadata.outputs);
         let task = metadata.task.as_ref().map_or(String::new(), |task| format!(" (task `{task}`)"));
+        let names = match &metadata.class_names {
+            Some(Err(reason)) => format!("; the names in its metadata are not used: {reason}"),
+            _ => String::new(),
+        };
         match fitting[..] {
             [head] => {
                 problems.note(format!(
@@ -65,7 +69,7 @@ impl Network {
             [] => {
                 let found = match metadata.outputs.is_empty() {
                     true => "which is not a readable ONNX file with outputs".to_owned(),
-                    false => format!("whose outputs are {says}{task}"),
+                    false => format!("whose outputs are {says}{task}{names}"),
                 };
                 problems.push(key, &format!(
                     "none of the shipped heads of cameras fits the network {path}, {found}; allowed: the path of a head \
@@ -75,7 +79,7 @@ impl Network {
             }
             _ => {
                 problems.push(key, &format!(
-                    "the network {path} does not say which head it has: its outputs are {says}{task}; allowed: one of {}",
+                    "the network {path} does not say which head it has: its outputs are {says}{task}{names}; allowed: one of {}",
                     fitting.join(", ")
                 ));
                 false
@@ -226,13 +230,18 @@ impl Network {
 
     /// The size of the image that the network takes.
     fn input_size(&self) -> Option<Size> {
+        self.fixed_size().or(self.metadata.input_size)
+    }
+
+    /// The size of images that an input of the file has.
+    pub(super) fn fixed_size(&self) -> Option<Size> {
         let size = |spec: &TensorSpec| match spec.shape.as_deref()? {
             [_, Dim::Fixed(3), Dim::Fixed(height), Dim::Fixed(width)] => {
                 Some(Size::new(u32::try_from(*width).ok()?, u32::try_from(*height).ok()?))
             }
             _ => None,
         };
-        self.metadata.inputs.iter().find_map(size).or(self.metadata.input_size)
+        self.metadata.inputs.iter().find_map(size)
     }
 }
 
@@ -290,7 +299,50 @@ mod tests {
             outputs: vec![spec(name, output)],
             ..Metadata::default()
         };
-        Network::of_metadata("cam", "n.onnx", metadata).fitting_heads()
+        network(metadata).fitting_heads()
+    }
+
+    fn network(metadata: Metadata) -> Network {
+        Network::of_metadata("cam", "n.onnx", metadata)
+    }
+
+    #[test]
+    fn names_that_hide_the_head_are_named() {
+        let dims = |dims: &[usize]| Some(dims.iter().map(|&dim| Dim::Fixed(dim)).collect());
+        let spec = |name: &str, shape| TensorSpec { name: name.to_owned(), element: None, shape };
+        let metadata = Metadata {
+            class_names: Some(Err("`a` is listed twice".to_owned())),
+            inputs: vec![spec("images", dims(&[1, 3, 640, 640]))],
+            outputs: vec![spec("output0", dims(&[1, 7, 8400]))],
+            input_size: Some(Size::new(480, 480)),
+            ..Metadata::default()
+        };
+        let (network, mut problems) = (network(metadata), Problems::default());
+        assert!(!network.choose_head("cam.head", &mut Entries::default(), &mut problems));
+        let error = problems.into_error();
+        assert!(error.message().contains("not used: `a` is listed twice"), "{error}");
+    }
+
+    #[test]
+    fn a_size_that_contradicts_the_input_is_named() {
+        let dims = [1, 3, 640, 640].map(Dim::Fixed).to_vec();
+        let image = TensorSpec { name: "images".into(), element: None, shape: Some(dims) };
+        for (side, is_named) in [(640, false), (480, true)] {
+            let metadata = Metadata {
+                inputs: vec![image.clone()],
+                input_size: Some(Size::new(side, side)),
+                ..Metadata::default()
+            };
+            let mut problems = Problems::default();
+            let head = read("cam.head", "yolov8", None, &mut problems).unwrap();
+            let Facts::Camera(facts) = head.facts else { panic!() };
+            network(metadata).check("cam.head", &facts, false, &mut problems);
+            problems.push("cam", "shown with the warnings");
+            let message = problems.into_error().message().to_owned();
+            let expected =
+                "the input of the network n.onnx is 640x640, and 480x480 in its metadata";
+            assert_eq!(message.contains(expected), is_named, "{message}");
+        }
     }
 
     #[test]

@@ -286,6 +286,14 @@ impl Network {
                 "{key}: {}x{} here, and {}x{} in the metadata of the network {path}: it was exported for that size",
                 size.width, size.height, own.width, own.height
             ));
+        } else if let (Some(fixed), Some(own)) = (self.fixed_size(), metadata.input_size)
+            && fixed != own
+        {
+            problems.warn(format!(
+                "{}: the input of the network {path} is {}x{}, and {}x{} in its metadata (`imgsz`): the size of the input \
+                 is used",
+                self.channel, fixed.width, fixed.height, own.width, own.height
+            ));
         }
         let levels: Vec<u32> = match &facts.layout {
             YoloLayout::V5Raw { levels } => levels.iter().map(|level| level.stride).collect(),

@@ -62,8 +62,8 @@ impl Shared {
             let open_outputs = |channel: &_| {
                 ChannelOutputs::open(channel, &self.node, lock(&self.middleware).as_mut())
             };
-            let (factory, trace) = (Arc::clone(&self.factory), self.trace.clone());
-            channels.push(LiveChannel::open(channel, factory, trace, open_outputs)?);
+            let factory = Arc::clone(&self.factory);
+            channels.push(LiveChannel::open(channel, factory, open_outputs)?);
             if let Some(path) = channel.kind.transforms_path() {
                 self.transforms.insert_file(path)?;
             }

@@ -26,7 +26,6 @@ use super::parameters::ParameterServer;
 use super::transforms::LiveTransforms;
 use crate::config::Config;
 use crate::runtime::Factory;
-use crate::runtime::trace::Trace;
 use det_post_ops::device::set_copy_threads;
 use det_post_ros::messages::{DiagnosticArray, Log, ParameterEvent, TransitionEvent};
 use det_post_ros::middleware::{InputKind, Middleware, Publisher, Qos, Received, Subscription};
@@ -55,7 +54,6 @@ struct Shared {
     parameters: ParameterServer,
     loggers: Loggers,
     factory: Factory,
-    trace: Option<Arc<Trace>>,
     on_metrics: Mutex<Option<OnMetrics>>,
     lifecycle: Lifecycle,
     clock: Arc<NodeClock>,
@@ -105,7 +103,7 @@ impl LiveNode {
         middleware: Box<dyn Middleware>,
         options: LiveOptions,
     ) -> Result<Self> {
-        let LiveOptions { factory, on_metrics, trace } = options;
+        let LiveOptions { factory, on_metrics } = options;
         endpoints::check_names(&config, |topic| middleware.resolve(topic))?;
         let endpoints = endpoints::endpoints(&config, |topic| middleware.resolve(topic));
         endpoints::warn_of_unused(&config.qos_overrides, &endpoints);
@@ -138,7 +136,6 @@ impl LiveNode {
             clock: Arc::new(NodeClock::new(is_simulated)),
             parameters,
             factory,
-            trace,
             on_metrics: Mutex::new(on_metrics),
             lifecycle: Lifecycle::new(),
             transforms: Arc::new(LiveTransforms::default()),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::runtime::trace::Trace;
 use crate::runtime::{Factory, open_detector};
 
 /// What a node may have beside its configuration.
@@ -12,8 +11,6 @@ pub struct LiveOptions {
     /// Takes the metrics of all channels as text for Prometheus, with the diagnostics and once
     /// more when the channels are unloaded.
     pub on_metrics: Option<OnMetrics>,
-    /// Takes every frame; the caller finishes it after the node.
-    pub trace: Option<Arc<Trace>>,
 }
 
 /// See [`LiveOptions::on_metrics`].
@@ -22,6 +19,6 @@ pub type OnMetrics = Box<dyn FnMut(&str) + Send>;
 impl Default for LiveOptions {
     /// The detectors that the configuration names, and nothing else.
     fn default() -> Self {
-        Self { factory: Arc::new(open_detector), on_metrics: None, trace: None }
+        Self { factory: Arc::new(open_detector), on_metrics: None }
     }
 }

@@ -6,7 +6,7 @@ use crate::replay::context::ReplayContext;
 use crate::replay::frame::ReplayFrame;
 use crate::replay::input::ReplayInput;
 use crate::replay::report::{ChannelSummary, InputReport, Report};
-use det_post_types::{Error, Result, Stamp};
+use det_post_types::{Error, FRAME_SPANS, Result, Stamp};
 
 impl ReplayChannel {
     /// Counts a message of several inputs that cannot be decoded.
@@ -47,6 +47,7 @@ impl ReplayChannel {
         let config = self.channel.config();
         let number = self.account.frames_in();
         let name = &config.name;
+        tracing::trace!(target: FRAME_SPANS, channel = name, dropped = error.kind().reason());
         match self.account.add_dropped(error, 1) {
             1 => tracing::warn!("channel {name}: frame dropped: {error}"),
             count => tracing::debug!("channel {name}: frame dropped ({count}): {error}"),

@@ -31,7 +31,10 @@ pub(super) fn start(program: &Path, channel: &str, stdin: OwnedFd) -> io::Result
     // Not interrupted with this process, which first finishes frames in flight.
     command.process_group(0);
     if std::env::var_os(FILTER).is_none() {
-        command.env(FILTER, format!("warn,det_post={}", LevelFilter::current()));
+        command.env(
+            FILTER,
+            format!("warn,det_post={}", LevelFilter::current().min(LevelFilter::DEBUG)),
+        );
     }
     let (told, started) = sync_channel(1);
     let channel = channel.to_owned();

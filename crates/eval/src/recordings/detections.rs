@@ -65,6 +65,9 @@ type Number = Option<f32>;
 
 #[derive(Deserialize)]
 struct Line2d {
+    /// A number in files of this program; anything in others.
+    #[serde(default)]
+    class_id: serde_json::Value,
     class_name: String,
     score: Number,
     #[serde(flatten)]
@@ -90,6 +93,9 @@ enum LineBox {
 
 #[derive(Deserialize)]
 struct Line3d {
+    /// A number in files of this program; anything in others.
+    #[serde(default)]
+    class_id: serde_json::Value,
     class_name: String,
     score: Number,
     center: [Number; 3],
@@ -188,6 +194,11 @@ fn parts_of(found: &[Line2d]) -> Result<Parts> {
     Ok(parts)
 }
 
+/// The number of a class.
+fn number_of(class_id: &serde_json::Value) -> Option<u32> {
+    class_id.as_u64().and_then(|id| u32::try_from(id).ok())
+}
+
 fn detection_2d(line: &Line2d, classes: &mut Classes) -> Detection2d<ImageBox> {
     let bbox = match line.bbox {
         LineBox::Aligned { r#box } => {
@@ -199,7 +210,11 @@ fn detection_2d(line: &Line2d, classes: &mut Classes) -> Detection2d<ImageBox> {
             RotatedBox2d { cx, cy, width, height, angle_rad: number(theta) }.into()
         }
     };
-    Detection2d { class: classes.index(&line.class_name), score: number(line.score), bbox }
+    Detection2d {
+        class: classes.numbered(&line.class_name, number_of(&line.class_id)),
+        score: number(line.score),
+        bbox,
+    }
 }
 
 fn detection_3d(line: &Line3d, classes: &mut Classes) -> Detection3d {
@@ -208,7 +223,7 @@ fn detection_3d(line: &Line3d, classes: &mut Classes) -> Detection3d {
     let bbox = Box3d { center, length_m, width_m, height_m, yaw_rad: number(line.yaw) };
     let velocity_mps = line.velocity.map(|velocity| velocity.map(number));
     Detection3d {
-        class: classes.index(&line.class_name),
+        class: classes.numbered(&line.class_name, number_of(&line.class_id)),
         score: number(line.score),
         object: Object3d { bbox, velocity_mps, variance: None },
     }

@@ -95,6 +95,8 @@ pub struct Evaluation {
     /// Class names by their indices.
     #[serde(skip)]
     class_names: Vec<String>,
+    /// Of each name the number by which it has its colour.
+    class_numbers: Vec<u32>,
     /// Of each drive the recording of its truth.
     #[serde(skip)]
     recordings: Vec<PathBuf>,
@@ -153,16 +155,26 @@ impl Sides {
 
     fn nothing_in_common(&self) -> Error {
         let Self { names, detections, truth, .. } = self;
-        let [found, there] = [
-            [describe(&detections.lidars), describe(&detections.cameras)].join(" "),
-            [describe(&truth.lidars), describe(&truth.cameras)].join(" "),
-        ];
+        let joined = |[lidars, cameras]: [String; 2]| match lidars.is_empty() || cameras.is_empty()
+        {
+            true => lidars + &cameras,
+            false => format!("{lidars}, {cameras}"),
+        };
+        let found = joined([describe(&detections.lidars), describe(&detections.cameras)]);
+        let there = joined([describe(&truth.lidars), describe(&truth.cameras)]);
         let damage = detections.damage.first().or(truth.damage.first());
         let damage = damage.map_or(String::new(), |damage| format!("; {damage}"));
-        let message = format!(
-            "no detections of {} ({found}) belong to truth of {} ({there}); see --pair{damage}",
-            names.detections, names.truth
-        );
+        let message = match found.is_empty() {
+            true => format!(
+                "{} holds no detections; allowed: a detections.jsonl of a replay with frames, or a recording with topics of \
+                 vision_msgs/msg/Detection2DArray or Detection3DArray{damage}",
+                names.detections
+            ),
+            false => format!(
+                "no detections of {} ({found}) belong to truth of {} ({there}); see --pair{damage}",
+                names.detections, names.truth
+            ),
+        };
         Error::new(ErrorKind::Argument, "eval", message)
     }
 }
@@ -245,6 +257,7 @@ impl Evaluation {
             worst,
             runs,
             class_names: classes.names().to_vec(),
+            class_numbers: classes.numbers(),
             recordings: drives.iter().map(|drive| drive.truth_path.clone()).collect(),
             starts: drives.iter().map(Sides::start).collect(),
         })

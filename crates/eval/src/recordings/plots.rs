@@ -21,12 +21,18 @@ impl Evaluation {
         for (sensor, name) in self.sensors.iter().zip(names) {
             draw_precision(
                 sensor,
-                &self.class_names,
+                |name| self.color_of(name),
                 &folder.file(&format!("{prefix}{name}_precision_recall.png"))?,
             )?;
             draw_calibration(sensor, &folder.file(&format!("{prefix}{name}_calibration.png"))?)?;
         }
         Ok(())
+    }
+
+    /// The colour of a class, as in pictures of the frames.
+    pub(super) fn color_of(&self, name: &str) -> [u8; 3] {
+        let at = self.class_names.iter().position(|class| class == name);
+        class_rgb(at.and_then(|at| self.class_numbers.get(at)).copied().unwrap_or_default())
     }
 }
 
@@ -34,12 +40,8 @@ impl Evaluation {
 /// matches.
 pub(super) fn precision_curves(
     sensor: &SensorFigures,
-    class_names: &[String],
+    color: impl Fn(&str) -> [u8; 3],
 ) -> (&'static str, Vec<Curve>) {
-    let color = |name: &str| {
-        let index = class_names.iter().position(|class| class == name);
-        class_rgb(index.unwrap_or_default() as u32)
-    };
     let curve = |name: &str, ap: Option<f64>, precision: &[f64]| {
         let points = recall_points().into_iter().zip(precision).map(|(x, &y)| [x, y]);
         ap.map(|ap| Curve {
@@ -78,8 +80,12 @@ pub(super) fn calibration_curves(sensor: &SensorFigures) -> [Curve; 2] {
     ]
 }
 
-fn draw_precision(sensor: &SensorFigures, class_names: &[String], path: &Path) -> Result<()> {
-    let (title, curves) = precision_curves(sensor, class_names);
+fn draw_precision(
+    sensor: &SensorFigures,
+    color: impl Fn(&str) -> [u8; 3],
+    path: &Path,
+) -> Result<()> {
+    let (title, curves) = precision_curves(sensor, color);
     save_plot(path, &format!("{}: {title}", sensor.name), ["recall", "precision"], &curves)
 }
 

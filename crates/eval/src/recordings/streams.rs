@@ -80,28 +80,69 @@ pub fn insert<T>(
 
 /// Class names to indices, in the order of their first use.
 #[derive(Default)]
-pub struct Classes(Vec<String>);
+pub struct Classes {
+    names: Vec<String>,
+    /// Of each name its number in the network, where a file of detections has it.
+    numbers: Vec<Option<u32>>,
+}
 
 impl Classes {
     /// The index of a name.
     pub fn index(&mut self, name: &str) -> u32 {
-        let at = self.0.iter().position(|known| known == name).unwrap_or_else(|| {
-            self.0.push(name.to_owned());
-            self.0.len() - 1
+        let at = self.names.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            self.numbers.push(None);
+            self.names.len() - 1
         });
         at as u32
     }
 
+    /// The index of a name whose number in the network is known. The first number of a name holds.
+    pub fn numbered(&mut self, name: &str, number: Option<u32>) -> u32 {
+        let index = self.index(name);
+        if let Some(known) = self.numbers.get_mut(index as usize) {
+            *known = known.or(number);
+        }
+        index
+    }
+
+    /// Of each name the number in its network, by which pictures of frames have their colours, else
+    /// its index.
+    pub fn numbers(&self) -> Vec<u32> {
+        self.numbers.iter().zip(0..).map(|(number, index)| number.unwrap_or(index)).collect()
+    }
+
     /// Names by their indices.
     pub fn names(&self) -> &[String] {
-        &self.0
+        &self.names
     }
 
     /// Names with their indices, by name.
     pub fn by_name(&self) -> Vec<(&str, u32)> {
         let mut names: Vec<_> =
-            self.0.iter().enumerate().map(|(at, name)| (name.as_str(), at as u32)).collect();
+            self.names.iter().enumerate().map(|(at, name)| (name.as_str(), at as u32)).collect();
         names.sort_unstable();
         names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_have_the_colours_of_their_network() {
+        let mut classes = Classes::default();
+        for (name, number) in [
+            ("truck", None),
+            ("car", Some(0)),
+            ("truck", Some(1)),
+            ("truck", Some(7)),
+            ("bus", None),
+        ] {
+            classes.numbered(name, number);
+        }
+        assert_eq!(classes.names(), ["truck", "car", "bus"]);
+        assert_eq!(classes.numbers(), [1, 0, 2]);
     }
 }

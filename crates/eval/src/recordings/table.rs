@@ -71,7 +71,11 @@ impl SensorFigures {
         counted([
             (self.num_truth_frames_alone, "frame of truth", " without detections"),
             (self.num_detection_frames_alone, "frame of detections", " without truth, left out"),
-            (self.num_unusable_detections, "detection", " left out: score or box not finite"),
+            (
+                self.num_unusable_detections,
+                "detection",
+                " left out: score or box not finite, or box reversed",
+            ),
         ])
     }
 }

@@ -8,7 +8,9 @@ const CDR: &str = "cdr";
 /// A topic of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicInfo {
-    /// Full name, `/sensing/camera/image_raw`.
+    /// Full name, `/sensing/camera/image_raw`. A name that is written without its leading slash is read
+    /// with it, as `ros2 bag play` has it; where the recording has a topic of that name, too, it is
+    /// another topic and stays as it is.
     pub name: String,
     /// Type of its messages, `sensor_msgs/msg/Image`.
     pub type_name: String,
@@ -24,12 +26,10 @@ pub struct TopicInfo {
 }
 
 impl TopicInfo {
-    /// A topic as a recording declares it. A name without a leading slash is one of the root
-    /// namespace, as `ros2 bag play` has it; a serialization that is not declared is `cdr`; a type
+    /// A topic as a recording declares it, with the name as written; a serialization that is not declared is `cdr`; a type
     /// `package/Type` of CDR messages is `package/msg/Type`.
     pub(super) fn declared(name: &str, type_name: &str, serialization: &str) -> Self {
-        let is_relative = !name.is_empty() && !name.starts_with('/');
-        let name = if is_relative { format!("/{name}") } else { name.to_owned() };
+        let name = name.to_owned();
         let is_cdr = serialization.is_empty() || serialization.eq_ignore_ascii_case(CDR);
         let type_name = match type_name.split_once('/') {
             Some((package, short)) if is_cdr && !short.contains('/') => {
@@ -79,13 +79,13 @@ mod tests {
                 ["/image", "sensor_msgs/msg/Image", "cdr"],
                 ["/image", "sensor_msgs/msg/Image", "cdr"],
             ),
-            (["image", "sensor_msgs/Image", "CDR"], ["/image", "sensor_msgs/msg/Image", "cdr"]),
-            (["front/image", "x/srv/Y_Request", ""], ["/front/image", "x/srv/Y_Request", "cdr"]),
+            (["image", "sensor_msgs/Image", "CDR"], ["image", "sensor_msgs/msg/Image", "cdr"]),
+            (["front/image", "x/srv/Y_Request", ""], ["front/image", "x/srv/Y_Request", "cdr"]),
             // Of ROS 1, and of other schemas.
             (["/image", "sensor_msgs/Image", "ros1"], ["/image", "sensor_msgs/Image", "ros1"]),
             (
                 ["image", "foxglove.RawImage", "protobuf"],
-                ["/image", "foxglove.RawImage", "protobuf"],
+                ["image", "foxglove.RawImage", "protobuf"],
             ),
             (["", "", ""], ["", "", "cdr"]),
         ];

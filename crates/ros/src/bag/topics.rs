@@ -1,5 +1,7 @@
 //! The topics of a recording, merged from its files and `metadata.yaml`.
 
+use std::collections::BTreeSet;
+
 use super::metadata::{Metadata, TopicCount, TopicMetadata};
 use super::source::Source;
 use super::topic::TopicInfo;
@@ -16,6 +18,9 @@ pub(super) fn merge_topics(sources: &mut [Source], metadata: Option<&Metadata>) 
     let found = sources.iter().flat_map(|source| source.topics().iter().cloned());
     let mut topics: Vec<TopicInfo> = Vec::new();
     let mut all: Vec<TopicInfo> = found.chain(declared).collect();
+    let written: BTreeSet<String> = all.iter().map(|topic| topic.name.clone()).collect();
+    let full = |name: &str| full_name(name, |other| written.contains(other));
+    all.iter_mut().for_each(|topic| topic.name = full(&topic.name));
     // Stable, so that the first file's QoS holds for equal topics.
     all.sort_by(|a, b| key(a).cmp(&key(b)));
     for topic in all {
@@ -31,12 +36,24 @@ pub(super) fn merge_topics(sources: &mut [Source], metadata: Option<&Metadata>) 
         }
     }
     for source in sources {
-        let index =
-            |topic: &TopicInfo| topics.binary_search_by(|other| key(other).cmp(&key(topic)));
+        let index = |topic: &TopicInfo| {
+            let name = full(&topic.name);
+            let wanted = (&*name, &*topic.type_name, &*topic.serialization);
+            topics.binary_search_by(|other| key(other).cmp(&wanted))
+        };
         source.topic_of =
             source.topics().iter().map(|topic| index(topic).unwrap_or(usize::MAX)).collect();
     }
     topics
+}
+
+/// The name of a topic that is written as `name`: with its leading slash, unless that is another topic.
+fn full_name(name: &str, is_written: impl Fn(&str) -> bool) -> String {
+    let full = format!("/{name}");
+    match name.is_empty() || name.starts_with('/') || is_written(&full) {
+        true => name.to_owned(),
+        false => full,
+    }
 }
 
 fn key(topic: &TopicInfo) -> (&str, &str, &str) {
@@ -51,7 +68,10 @@ fn declared_topic(topic: &TopicCount) -> TopicInfo {
 /// Takes the counts of `metadata.yaml`.
 pub(super) fn declare(topics: &mut [TopicInfo], metadata: &Metadata) {
     for declared in &metadata.topics_with_message_count {
-        let wanted = declared_topic(declared);
+        let mut wanted = declared_topic(declared);
+        if topics.iter().all(|own| own.name != wanted.name) {
+            wanted.name = full_name(&wanted.name, |_| false);
+        }
         if let Ok(at) = topics.binary_search_by(|topic| key(topic).cmp(&key(&wanted)))
             && let Some(topic) = topics.get_mut(at)
         {

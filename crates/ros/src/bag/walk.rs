@@ -33,7 +33,9 @@ pub(super) fn piece_at(file: &[u8], at: usize) -> Piece<'_> {
             Piece::Chunk { body, cut: true, next: file.len() }
         }
         Step::Record { opcode: opcode::MESSAGE, body, next } => Piece::Message { body, next },
-        Step::Record { opcode: opcode::DATA_END | opcode::FOOTER, .. } => Piece::End(None),
+        Step::Record { opcode: opcode::DATA_END | opcode::FOOTER, .. } => {
+            Piece::End(surplus(file, at))
+        }
         Step::Record { opcode: 0, .. } => {
             Piece::End(Some(Damage::at(at, "found no record, its opcode is 0")))
         }
@@ -46,6 +48,28 @@ pub(super) fn piece_at(file: &[u8], at: usize) -> Piece<'_> {
                 body.len()
             ),
         ))),
+    }
+}
+
+/// What follows the end of a recording whose data section ends at byte `at`, such as another recording
+/// that was joined to it. Zeros of a preallocated file are none.
+fn surplus(file: &[u8], mut at: usize) -> Option<Damage> {
+    loop {
+        match record_at(file, at) {
+            Step::Record { opcode: opcode::FOOTER, next, .. } => {
+                let end = next + MAGIC.len();
+                let rest = file.get(end..)?;
+                return rest.iter().any(|&byte| byte != 0).then(|| {
+                    let num = rest.len();
+                    Damage::at(
+                        end,
+                        format!("the recording ends, {num} bytes after it are not read"),
+                    )
+                });
+            }
+            Step::Record { next, .. } => at = next,
+            Step::End | Step::Cut { .. } => return None,
+        }
     }
 }
 

@@ -3,16 +3,20 @@
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::Receiver as Queue;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use futures::{FutureExt, Stream, StreamExt};
+use futures::{Stream, StreamExt};
 use r2r::qos::{DurabilityPolicy, ReliabilityPolicy};
+use tokio::select;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, LocalSet, yield_now};
+use tokio::time::{interval, timeout};
 
 use super::error::error;
 use super::rosout;
-use super::services::{Jobs, JobsEnd, serve_all};
+use super::services::{Responder, serve_all};
 use crate::NodeName;
 use crate::middleware::{
     Durability, Handler, InputKind, MiddlewareEvent, Qos, Received, Receiver, Reliability,
@@ -22,8 +26,13 @@ use det_post_types::Result;
 
 /// The longest wait for a message; commands and the end wait as long.
 const MAX_WAIT: Duration = Duration::from_millis(20);
+/// As above while a response is in progress, which is sent between two waits.
+const RESPONSE_WAIT: Duration = Duration::from_millis(1);
 /// How often the publishers of our inputs are looked up.
 const LOOKUP_PERIOD: Duration = Duration::from_secs(1);
+
+/// How long a closing middleware waits for responses in progress.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// Work for the thread that owns the node.
 pub(super) type Command = Box<dyn FnOnce(&mut Graph) + Send>;
@@ -31,16 +40,16 @@ pub(super) type Command = Box<dyn FnOnce(&mut Graph) + Send>;
 /// The node and its subscriptions and services.
 pub(super) struct Graph {
     node: r2r::Node,
+    /// The tasks that follow streams of messages and requests.
+    tasks: LocalSet,
     inputs: Vec<Input>,
-    /// Moves waiting requests on to the thread that answers.
-    services: Vec<Box<dyn FnMut()>>,
     /// Whether the services of the node are served.
     serves: bool,
-    /// The ends of the threads that respond to requests.
-    jobs_ends: Vec<JobsEnd>,
+    responders: Vec<Responder>,
     watchers: Watchers,
     next_id: u64,
-    next_lookup: Instant,
+    /// Whether publishers are looked up at once.
+    has_new_input: bool,
 }
 
 /// What is subscribed to.
@@ -59,8 +68,8 @@ pub(super) struct Wanted {
 struct Input {
     id: u64,
     wanted: Wanted,
-    /// Hands over what has arrived.
-    drain: Box<dyn FnMut()>,
+    /// Hands over what arrives.
+    task: AbortHandle,
     /// The mismatch at the last lookup, which has been reported.
     mismatch: Option<Mismatch>,
 }
@@ -94,42 +103,61 @@ impl Graph {
         };
         Ok(Self {
             node,
+            tasks: LocalSet::new(),
             inputs: Vec::new(),
-            services: Vec::new(),
             serves: false,
-            jobs_ends: Vec::new(),
+            responders: Vec::new(),
             watchers,
             next_id: 0,
-            next_lookup: Instant::now(),
+            has_new_input: false,
         })
     }
 
-    /// Waits for messages and requests and passes them on until `stop` is set.
-    pub(super) fn spin(&mut self, commands: &Queue<Command>, stop: &AtomicBool) {
-        while !stop.load(Ordering::Relaxed) {
-            while let Ok(command) = commands.try_recv() {
-                command(self);
+    /// Waits for messages and requests, which its tasks pass on, and executes commands, until
+    /// `stopped`; then waits for the responses in progress.
+    pub(super) async fn run(
+        mut self,
+        mut commands: UnboundedReceiver<Command>,
+        mut stopped: oneshot::Receiver<()>,
+    ) {
+        let mut lookups = interval(LOOKUP_PERIOD);
+        loop {
+            select! {
+                biased;
+                _ = &mut stopped => break,
+                Some(command) = commands.recv() => command(&mut self),
+                _ = lookups.tick() => self.look_up_publishers(),
+                () = self.wait() => {}
             }
-            if self.inputs.is_empty() && self.services.is_empty() {
-                // With nothing to wait for r2r returns at once.
-                std::thread::sleep(MAX_WAIT);
-                continue;
-            }
-            self.node.spin_once(MAX_WAIT);
-            self.inputs.iter_mut().for_each(|input| (input.drain)());
-            self.services.iter_mut().for_each(|pass_on| pass_on());
-            if Instant::now() >= self.next_lookup {
-                self.next_lookup = Instant::now() + LOOKUP_PERIOD;
-                self.look_up_publishers();
+            if std::mem::take(&mut self.has_new_input) {
+                lookups.reset_immediately();
             }
         }
-        // The senders of jobs go with what makes them, and an answer needs the node.
-        self.services.clear();
-        self.jobs_ends.iter().for_each(JobsEnd::wait);
+        let Self { tasks, responders, .. } = self;
+        let responses = async {
+            for responder in &responders {
+                responder.finish().await;
+            }
+        };
+        if timeout(DRAIN_TIMEOUT, tasks.run_until(responses)).await.is_err() {
+            tracing::warn!("a response was not ready in time and is lost");
+        }
+    }
+
+    /// Lets the tasks pass on what has arrived, then waits in rcl.
+    async fn wait(&mut self) {
+        let Self { node, tasks, inputs, responders, .. } = self;
+        tasks.run_until(yield_now()).await;
+        if inputs.is_empty() && responders.is_empty() {
+            // With nothing to wait for r2r returns at once.
+            return tokio::time::sleep(MAX_WAIT).await;
+        }
+        let responds = responders.iter().any(Responder::is_busy);
+        node.spin_once(if responds { RESPONSE_WAIT } else { MAX_WAIT });
     }
 
     pub(super) fn subscribe(&mut self, wanted: Wanted, receiver: Receiver) -> Result<u64> {
-        let drain = self.open_input(&wanted, receiver).map_err(|cause| {
+        let task = self.open_input(&wanted, receiver).map_err(|cause| {
             let (topic, type_name) = (&wanted.full_topic, wanted.kind.type_name());
             let package = type_name.split('/').next().unwrap_or(type_name);
             let message = format!(
@@ -140,23 +168,25 @@ impl Graph {
         })?;
         let id = self.next_id;
         self.next_id += 1;
-        self.inputs.push(Input { id, wanted, drain, mismatch: None });
-        self.next_lookup = Instant::now();
+        self.inputs.push(Input { id, wanted, task, mismatch: None });
+        self.has_new_input = true;
         Ok(id)
     }
 
-    fn open_input(&mut self, wanted: &Wanted, receiver: Receiver) -> r2r::Result<Box<dyn FnMut()>> {
+    fn open_input(&mut self, wanted: &Wanted, receiver: Receiver) -> r2r::Result<AbortHandle> {
         let Wanted { topic, kind, qos, .. } = wanted;
         let stream = self.node.subscribe_raw(topic, kind.type_name(), profile(*qos))?;
         let (topic, watchers) = (wanted.full_topic.clone(), self.watchers.clone());
         let missing =
             move |count| watchers.report(&MiddlewareEvent::Missing { topic: topic.clone(), count });
-        Ok(decode(stream, *kind, receiver, missing))
+        let task = deliver_all(stream, *kind, receiver, missing);
+        Ok(self.tasks.spawn_local(task).abort_handle())
     }
 
     pub(super) fn unsubscribe(&mut self, id: u64) {
         let Some(position) = self.inputs.iter().position(|input| input.id == id) else { return };
-        let Input { wanted, mismatch, .. } = self.inputs.remove(position);
+        let Input { wanted, mismatch, task, .. } = self.inputs.remove(position);
+        task.abort();
         if mismatch.is_some() {
             self.watchers.report(&MiddlewareEvent::Compatible { topic: wanted.full_topic });
         }
@@ -201,11 +231,10 @@ impl Graph {
         if self.serves {
             return Err(error("services are served already"));
         }
-        let (jobs, jobs_end) = Jobs::start(handler, self.watchers.clone())?;
-        let services = serve_every(&mut self.node, &jobs)
+        let responder = Responder::new(handler, self.watchers.clone());
+        serve_every(&mut self.node, &self.tasks, &responder)
             .map_err(|cause| error("cannot serve the node's services").with_source(cause))?;
-        self.services.extend(services);
-        self.jobs_ends.push(jobs_end);
+        self.responders.push(responder);
         self.serves = true;
         Ok(())
     }
@@ -213,11 +242,10 @@ impl Graph {
     /// Serves `std_srvs/SetBool` under a name.
     #[cfg(std_srvs)]
     pub(super) fn serve_switch(&mut self, name: &str, handler: Handler) -> Result<()> {
-        let (jobs, jobs_end) = Jobs::start(handler, self.watchers.clone())?;
-        let service = super::switch::serve(&mut self.node, &jobs, name)
+        let responder = Responder::new(handler, self.watchers.clone());
+        super::switch::serve(&mut self.node, &self.tasks, &responder, name)
             .map_err(|cause| error(format!("cannot serve {name}")).with_source(cause))?;
-        self.services.push(service);
-        self.jobs_ends.push(jobs_end);
+        self.responders.push(responder);
         Ok(())
     }
 
@@ -271,12 +299,11 @@ impl Graph {
 }
 
 /// Serves every service that r2r has the types of.
-fn serve_every(node: &mut r2r::Node, jobs: &Jobs) -> r2r::Result<Vec<Box<dyn FnMut()>>> {
-    #[allow(unused_mut, reason = "without the services of Iron")]
-    let mut services = serve_all(node, jobs)?;
+fn serve_every(node: &mut r2r::Node, tasks: &LocalSet, responder: &Responder) -> r2r::Result<()> {
+    serve_all(node, tasks, responder)?;
     #[cfg(iron_services)]
-    services.extend(super::iron_services::serve_all(node, jobs)?);
-    Ok(services)
+    super::iron_services::serve_all(node, tasks, responder)?;
+    Ok(())
 }
 
 /// The quality of service as r2r's profile.
@@ -311,23 +338,21 @@ fn unfit(wanted: &Wanted, type_name: &str, offered: &r2r::QosProfile) -> Option<
 
 /// Decodes serialised messages for their receiver, and reports how many are
 /// missing by the stamps of those that come.
-fn decode(
-    mut stream: impl Stream<Item = Vec<u8>> + Unpin + 'static,
+async fn deliver_all(
+    mut stream: impl Stream<Item = Vec<u8>> + Unpin,
     kind: InputKind,
     mut receiver: Receiver,
-    missing: impl Fn(u64) + 'static,
-) -> Box<dyn FnMut()> {
+    missing: impl Fn(u64),
+) {
     let mut gaps = StampGaps::default();
-    Box::new(move || {
-        while let Some(Some(cdr)) = stream.next().now_or_never() {
-            deliver(kind, &cdr, &mut |received| {
-                let stamp = received.as_ref().ok().and_then(Received::stamp);
-                let num_missing = stamp.map_or(0, |stamp| gaps.note(stamp));
-                if num_missing > 0 {
-                    missing(num_missing);
-                }
-                receiver(received);
-            });
-        }
-    })
+    while let Some(cdr) = stream.next().await {
+        deliver(kind, &cdr, &mut |received| {
+            let stamp = received.as_ref().ok().and_then(Received::stamp);
+            let num_missing = stamp.map_or(0, |stamp| gaps.note(stamp));
+            if num_missing > 0 {
+                missing(num_missing);
+            }
+            receiver(received);
+        });
+    }
 }

@@ -3,60 +3,66 @@
 
 use r2r::rcl_interfaces::{msg as rcl, srv};
 use r2r::type_description_interfaces::{msg as description, srv as description_srv};
+use tokio::task::LocalSet;
 
 use super::parameters::set_result;
-use super::services::{Jobs, serve};
+use super::services::{Responder, serve};
 use crate::middleware::{DescribedType, Request, Response, ServiceKind};
 use crate::{IndividualTypeDescription, LoggerLevel, TypeSource};
 
 /// Serves the levels of loggers and the descriptions of types.
-pub(super) fn serve_all(node: &mut r2r::Node, jobs: &Jobs) -> r2r::Result<Vec<Box<dyn FnMut()>>> {
-    Ok(vec![
-        serve::<srv::GetLoggerLevels::Service>(
-            node,
-            jobs,
-            ServiceKind::GetLoggerLevels,
-            |request| Request::GetLoggerLevels(request.names),
-            |response| match response {
-                Response::LoggerLevels(levels) => Some(srv::GetLoggerLevels::Response {
-                    levels: levels
-                        .into_iter()
-                        .map(|LoggerLevel { name, level }| rcl::LoggerLevel { name, level })
-                        .collect(),
-                }),
-                _ => None,
-            },
-        )?,
-        serve::<srv::SetLoggerLevels::Service>(
-            node,
-            jobs,
-            ServiceKind::SetLoggerLevels,
-            |request| {
-                let levels = request.levels.into_iter();
-                let level = |rcl::LoggerLevel { name, level }| LoggerLevel { name, level };
-                Request::SetLoggerLevels(levels.map(level).collect())
-            },
-            |response| match response {
-                Response::SetResults(results) => Some(srv::SetLoggerLevels::Response {
-                    results: results.into_iter().map(logger_result).collect(),
-                }),
-                _ => None,
-            },
-        )?,
-        serve::<description_srv::GetTypeDescription::Service>(
-            node,
-            jobs,
-            ServiceKind::GetTypeDescription,
-            |request| Request::GetTypeDescription {
-                type_hash: request.type_hash,
-                with_sources: request.include_type_sources,
-            },
-            |response| match response {
-                Response::TypeDescription(described) => Some(type_description(described)),
-                _ => None,
-            },
-        )?,
-    ])
+pub(super) fn serve_all(
+    node: &mut r2r::Node,
+    tasks: &LocalSet,
+    responder: &Responder,
+) -> r2r::Result<()> {
+    serve::<srv::GetLoggerLevels::Service>(
+        node,
+        tasks,
+        responder,
+        ServiceKind::GetLoggerLevels,
+        |request| Request::GetLoggerLevels(request.names),
+        |response| match response {
+            Response::LoggerLevels(levels) => Some(srv::GetLoggerLevels::Response {
+                levels: levels
+                    .into_iter()
+                    .map(|LoggerLevel { name, level }| rcl::LoggerLevel { name, level })
+                    .collect(),
+            }),
+            _ => None,
+        },
+    )?;
+    serve::<srv::SetLoggerLevels::Service>(
+        node,
+        tasks,
+        responder,
+        ServiceKind::SetLoggerLevels,
+        |request| {
+            let levels = request.levels.into_iter();
+            let level = |rcl::LoggerLevel { name, level }| LoggerLevel { name, level };
+            Request::SetLoggerLevels(levels.map(level).collect())
+        },
+        |response| match response {
+            Response::SetResults(results) => Some(srv::SetLoggerLevels::Response {
+                results: results.into_iter().map(logger_result).collect(),
+            }),
+            _ => None,
+        },
+    )?;
+    serve::<description_srv::GetTypeDescription::Service>(
+        node,
+        tasks,
+        responder,
+        ServiceKind::GetTypeDescription,
+        |request| Request::GetTypeDescription {
+            type_hash: request.type_hash,
+            with_sources: request.include_type_sources,
+        },
+        |response| match response {
+            Response::TypeDescription(described) => Some(type_description(described)),
+            _ => None,
+        },
+    )
 }
 
 fn logger_result(result: crate::SetResult) -> rcl::SetLoggerLevelsResult {

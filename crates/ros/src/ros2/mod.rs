@@ -1,12 +1,15 @@
 //! The ROS 2 client library, through r2r and the RMW of the sourced ROS.
 //!
-//! One thread owns the node of r2r: it waits for messages, passes each to its
-//! receiver at once, and executes commands in between. The queues of r2r, which
-//! keep the oldest message when they are full, therefore contain at most one.
+//! One thread owns the node of r2r. It is a tokio runtime: a task follows each stream of
+//! messages or requests, another loop waits in rcl, executes commands and looks up publishers in
+//! between. After each wait every message is passed to its receiver, before the next: the
+//! queues of r2r, which keep the oldest message when they are full, contain at most one.
+//! Requests are answered on tokio's threads for blocking work, one after another.
 //!
-//! Messages are taken as CDR bytes, which costs two copies before the receiver,
-//! and decoded by the readers that every middleware uses. A C struct of the middleware
-//! would save one of them, but middlewares fill it from a truncated message as
+//! Messages are taken as CDR bytes, which costs two copies before the receiver: the
+//! middleware's into a buffer of the subscription, and r2r's into a `Vec`, since r2r keeps
+//! that buffer for itself. They are decoded by the readers that every middleware uses. A C
+//! struct of the middleware would save the second, but middlewares fill it from a truncated message as
 //! well, with zeros, and report nothing. Outputs are CDR bytes of our own writer,
 //! published untyped.
 //!
@@ -32,9 +35,13 @@ mod services;
 mod switch;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
+
+use tokio::runtime;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 
 use super::middleware::{
     Handler, InputKind, Middleware, MiddlewareOptions, Publisher, Qos, Receiver, Subscription,
@@ -50,13 +57,14 @@ pub struct RosMiddleware {
     options: MiddlewareOptions,
     commands: Commands,
     watchers: Watchers,
-    stop: Arc<AtomicBool>,
+    /// Its end stops the thread.
+    running: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Sends work to the thread that owns the node.
 #[derive(Clone)]
-struct Commands(Sender<Command>);
+struct Commands(UnboundedSender<Command>);
 
 impl RosMiddleware {
     /// Joins the graph as the node that `options` name. ROS arguments of the
@@ -66,30 +74,40 @@ impl RosMiddleware {
     /// `Middleware` when ROS cannot be initialised: no middleware, arguments it does
     /// not take, a name it refuses.
     pub fn open(options: MiddlewareOptions) -> Result<Self> {
-        let (commands, queue) = mpsc::channel();
+        let (commands, queue) = unbounded_channel();
         let (opened, is_open) = mpsc::channel();
-        let stop = Arc::new(AtomicBool::new(false));
+        let (running, stopped) = oneshot::channel();
         let watchers = Watchers::default();
         let node = options.node.clone();
-        let (stopped, shared) = (Arc::clone(&stop), watchers.clone());
+        let shared = watchers.clone();
+        let cannot = "cannot start the thread of ROS 2";
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_time()
+            .thread_name("ros2 services")
+            .build()
+            .map_err(|cause| error(cannot).with_source(cause))?;
         let thread = std::thread::Builder::new()
             .name("ros2".into())
-            .spawn(move || match Graph::open(&node, shared) {
-                Ok(mut graph) => {
-                    let _ = opened.send(Ok(()));
-                    graph.spin(&queue, &stopped);
+            .spawn(move || {
+                match Graph::open(&node, shared) {
+                    Ok(graph) => {
+                        let _ = opened.send(Ok(()));
+                        runtime.block_on(graph.run(queue, stopped));
+                    }
+                    Err(error) => {
+                        let _ = opened.send(Err(error));
+                    }
                 }
-                Err(error) => {
-                    let _ = opened.send(Err(error));
-                }
+                // A handler that hangs is left behind.
+                runtime.shutdown_background();
             })
-            .map_err(|cause| error("cannot start the thread of ROS 2").with_source(cause))?;
+            .map_err(|cause| error(cannot).with_source(cause))?;
         is_open.recv().map_err(|_| error("the thread of ROS 2 ended at its start"))??;
         let commands = Commands(commands);
         for warning in socket_buffers::warnings() {
             tracing::warn!("{warning}");
         }
-        Ok(Self { options, commands, watchers, stop, thread: Some(thread) })
+        Ok(Self { options, commands, watchers, running: Some(running), thread: Some(thread) })
     }
 }
 
@@ -182,7 +200,7 @@ impl Middleware for RosMiddleware {
 
 impl Drop for RosMiddleware {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        drop(self.running.take());
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {

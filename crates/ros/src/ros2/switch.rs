@@ -2,19 +2,22 @@
 //! tells that r2r has the type.
 
 use r2r::std_srvs::srv::SetBool;
+use tokio::task::LocalSet;
 
-use super::services::{Jobs, serve_as};
+use super::services::{Responder, serve_as};
 use crate::middleware::{Request, Response, ServiceKind};
 
 /// Serves a switch under a name.
 pub(super) fn serve(
     node: &mut r2r::Node,
-    jobs: &Jobs,
+    tasks: &LocalSet,
+    responder: &Responder,
     name: &str,
-) -> r2r::Result<Box<dyn FnMut()>> {
+) -> r2r::Result<()> {
     serve_as::<SetBool::Service>(
         node,
-        jobs,
+        tasks,
+        responder,
         (ServiceKind::SetSwitch, name),
         |request| Request::SetSwitch(request.data),
         |response| match response {

@@ -42,19 +42,24 @@ fn network(t: &mut Translation<'_>, kind: &str) -> Vec<String> {
     }
     if let Some(given) = t.take_required(&keys::VOXELS_NUM, ML_PACKAGE) {
         match &given.node {
-            Node::List(nums) if nums.len() == 3 => {
+            Node::List(nums) if nums.len() == 3 && is_ascending(nums) => {
                 let ours = [
                     ("head.min_voxels", nums[0].clone()),
                     ("head.voxel_capacity", nums[2].clone()),
                 ];
                 t.convert(&given, &ours, "");
             }
-            _ => t.refuse(&given, "a list of 3 integers: fewest, usual, most"),
+            _ => t.refuse(&given, "a list of 3 integers, none below the one before: fewest, usual, most"),
         }
     }
     required(t, &keys::ONNX_PATH, "model_path", NODE_FILE);
     engine(t);
     classes.and_then(|given| texts_of(&given.node)).unwrap_or_default()
+}
+
+/// Whether a list has integers none of which is below the one before.
+fn is_ascending(nums: &[Node]) -> bool {
+    nums.is_sorted_by(|a, b| matches!((a, b), (Node::Integer(a), Node::Integer(b)) if a <= b))
 }
 
 /// Sets a parameter of ours to one that must be given.

@@ -47,7 +47,7 @@ impl Evaluation {
         let worst = frames::sections(self, stop)?;
         for (index, sensor) in self.sensors.iter().enumerate() {
             page += &head_of(sensor);
-            page += &figures(sensor, &self.class_names);
+            page += &figures(sensor, |name| self.color_of(name));
             page += worst.get(index).map_or("", String::as_str);
         }
         page += &summary::sources(self);
@@ -78,8 +78,8 @@ fn head_of(sensor: &SensorFigures) -> String {
 }
 
 /// The curves and tables of a sensor.
-fn figures(sensor: &SensorFigures, class_names: &[String]) -> String {
-    let (title, curves) = precision_curves(sensor, class_names);
+fn figures(sensor: &SensorFigures, color: impl Fn(&str) -> [u8; 3]) -> String {
+    let (title, curves) = precision_curves(sensor, color);
     let precision = plot::plot(title, ["recall", "precision"], &curves);
     let curves = calibration_curves(sensor);
     let calibration =
