@@ -117,7 +117,7 @@ mod cuda {
     ) -> Result<()> {
         let stream = &device.stream()?;
         let mut steps = <Steps>::new(stream, &scene.head)?;
-        let graph = Graph::record(stream, || steps.gather())?;
+        let graph = Graph::capture(stream, || steps.gather())?;
         bench.device(Case::new(boxes), stream, || graph.enqueue(), || steps.read())?;
         let alone = last(bench);
 
@@ -133,7 +133,7 @@ mod cuda {
         let mut masks = ReadMasks::with_capacity(MAX_DETECTIONS, CAPACITY_BYTES);
         for (rule, name) in RULES.into_iter().zip(of_rules) {
             workspace.set(&scene.mapping(rule)?, prototypes.shape())?;
-            let graph = Graph::record(stream, || {
+            let graph = Graph::capture(stream, || {
                 steps.gather()?;
                 match steps.gather.rows() {
                     Some(rows) => workspace.enqueue(&outputs, rows),
