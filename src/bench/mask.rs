@@ -45,7 +45,7 @@ fn name(element: ElementType) -> String {
 
 pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     for element in [F32, F16] {
-        let boxes = format!("mask: boxes alone, {}", name(element));
+        let boxes = format!("mask: only boxes, {}", name(element));
         let of_rules = RULES.map(|rule| format!("mask: {}, {}", rule.name(), name(element)));
         if !of_rules.iter().chain([&boxes]).any(|name| bench.wants(name)) {
             continue;

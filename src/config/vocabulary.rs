@@ -109,7 +109,7 @@ fn vectors_of(path: &Path, names: &[String]) -> Result<ClassVectors, (&'static s
         };
         if let Some(first) = vectors.first().filter(|first| first.len() != vector.len()) {
             return Err(of_file(format!(
-                "the vector of {name:?} has {} values, and that of {:?} {}; allowed: as many in all",
+                "the vector of {name:?} has {} values, the one of {:?} {}; allowed: as many in all",
                 vector.len(),
                 names[0],
                 first.len()
@@ -177,7 +177,7 @@ mod tests {
             (&["helmet", "hellmet"][..], CLASSES, "did you mean \"helmet\"?"),
             (&["zebra crossing"], CLASSES, "allowed: the 5 names of the vocabulary"),
             (&["helmet", "helmet"], CLASSES, "twice"),
-            (&["helmet", "boots"], PATH, "has 3 values, and that of \"helmet\" 2"),
+            (&["helmet", "boots"], PATH, "has 3 values, the one of \"helmet\" 2"),
             (&["matrix"], PATH, "allowed: [D] or [1, D]"),
             (&["lost"], PATH, "finite floats"),
         ] {

@@ -131,7 +131,7 @@ impl Network {
     fn names_used(&self, names: &[String], instead: &str) -> String {
         let Self { channel, path, has_vocabulary, .. } = self;
         if *has_vocabulary {
-            return format!("{channel}: the {} class names are those of `classes`", names.len());
+            return format!("{channel}: the {} class names come from `classes`", names.len());
         }
         format!(
             "{channel}: the {} class names come from the network {path} ({}), not from {instead}",

@@ -116,7 +116,17 @@ fn maps_over_boxes_are_pasted_as_by_mmdet() {
                     let of_box = (f64::from(pixel) + 0.5 - f64::from(low)) / f64::from(high - low);
                     of_box * f64::from(cells) - 0.5
                 };
+                let is_touched = |x: u32, y: u32| {
+                    let axis = |pixel: u32, low: f32, high: f32| {
+                        (low.floor()..high.ceil()).contains(&(pixel as f32))
+                    };
+                    axis(x, b.x1, b.x2) && axis(y, b.y1, b.y2)
+                };
                 let value = |x, y| {
+                    // No pixel beside the box has more than half of a probability.
+                    if threshold < 0.5 && !is_touched(x, y) {
+                        return 0.0;
+                    }
                     let at =
                         [position(x, b.x1, b.x2, map.width), position(y, b.y1, b.y2, map.height)];
                     maps.between(*row as usize, at)
@@ -174,6 +184,7 @@ fn rows_that_are_not_there_and_values_that_are_no_numbers_set_nothing() {
         let mut maps = Maps::new(3, map, 0.6);
         assert!(!is_empty(&maps, 2) && is_empty(&maps, 3) && is_empty(&maps, u32::MAX));
         assert!(is_empty(&Maps::new(0, map, 0.6), 0), "a network that found nothing");
+        assert!(!is_empty(&Maps::new(300, map, 0.6), 299), "more rows than prototypes may be");
         maps.values.fill(f32::NAN);
         assert!(is_empty(&maps, 0));
         maps.values.fill(f32::NEG_INFINITY);

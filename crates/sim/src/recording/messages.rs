@@ -57,7 +57,6 @@ struct CameraTopics {
     info: usize,
     truth: usize,
     attributes: usize,
-    /// Of the visible objects.
     instances: Option<usize>,
 }
 

@@ -19,7 +19,8 @@
 //! The pixels lie in the detection's box: [`MaskWindow::of_box`]. The value outside of it is
 //! not computed, but without [`MaskParams::crop`], where all pixels of the image may be set. With
 //! [`MaskRule::Box`] the map is over the detection's box in source pixels, clipped to the image
-//! ([`MaskAxis::of_box`]), a cell of zeros is around it, and the pixels are those that the box touches. A row
+//! ([`MaskAxis::of_box`]), a cell of zeros is around it, and the pixels are those that the box touches:
+//! all that a threshold of 0.5 leaves of probabilities. A row
 //! that the predictions do not have has coefficients of 0: its mask is empty.
 //!
 //! # Capacity
@@ -131,7 +132,7 @@ impl Places {
             }
             _ => return Err(misfit()),
         };
-        let is_in_range = (1..=MAX_PROTOTYPES).contains(&num_coefficients);
+        let is_in_range = (1..=MAX_PROTOTYPES).contains(&places.num_coefficients);
         is_in_range.then_some(places).ok_or_else(misfit)
     }
 }
