@@ -49,7 +49,10 @@ fn network(t: &mut Translation<'_>, kind: &str) -> Vec<String> {
                 ];
                 t.convert(&given, &ours, "");
             }
-            _ => t.refuse(&given, "a list of 3 integers, none below the one before: fewest, usual, most"),
+            _ => t.refuse(
+                &given,
+                "a list of 3 integers, none below the one before: fewest, usual, most",
+            ),
         }
     }
     required(t, &keys::ONNX_PATH, "model_path", NODE_FILE);
