@@ -237,6 +237,10 @@ impl Visit for Fields {
         self.0.insert(field.name().into(), value.into());
     }
 
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.0.insert(field.name().into(), value.into());
+    }
+
     fn record_u64(&mut self, field: &Field, value: u64) {
         self.0.insert(field.name().into(), value.into());
     }

@@ -671,7 +671,7 @@ fn a_drive_without_common_frames_leaves_the_figures_of_the_others() {
     let path = |name: &str| folder.join(name).display().to_string();
     let (empty, later, truth) = (path("empty.jsonl"), path("later.jsonl"), path("truth"));
     for (found, words) in [
-        ([&empty, &empty], "belong to truth of"),
+        ([&empty, &empty], "holds no detections"),
         ([&later, &later], "has its stamp in /truth/lidar_0"),
         ([&empty, &later], "has its stamp in /truth/lidar_0"),
     ] {
