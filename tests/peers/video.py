@@ -13,7 +13,7 @@ import av
 import numpy as np
 
 SIZE = (208, 120)
-NUM_PICTURES = 24
+NUM_PICTURES = 40
 CASES = {
     "baseline": {"profile": "baseline"},
     "main": {"profile": "main", "bf": "0"},
@@ -23,6 +23,8 @@ CASES = {
     "fine": {"profile": "high", "bf": "0", "crf": "4", "preset": "slower"},
     "coarse": {"profile": "main", "bf": "0", "crf": "45", "preset": "ultrafast"},
     "zerolatency": {"tune": "zerolatency"},
+    "long": {"profile": "high", "bf": "0", "refs": "4", "g": "250"},
+    "long_main": {"profile": "main", "bf": "0", "refs": "4", "g": "250"},
     "b_frames": {"profile": "high", "bf": "2", "b-pyramid": "none"},
 }
 

@@ -95,7 +95,10 @@ impl Stream {
                 UnitKind::Sequence => {
                     check_len(unit)?;
                     let parameters = SequenceParameters::read(unit)?;
-                    let bytes = unit.bytes.to_vec();
+                    let mut bytes = unit.bytes.to_vec();
+                    if let Some(profile) = bytes.get_mut(1) {
+                        *profile = without_reordering(*profile);
+                    }
                     self.sequences.insert(parameters.id, Set { parameters, bytes });
                 }
                 UnitKind::Picture => {
@@ -141,10 +144,9 @@ impl Stream {
             self.check_follows(&slices.first, &sequence)?;
         }
         for unit in units(packet)? {
-            let is_set = matches!(unit.kind(), UnitKind::Sequence | UnitKind::Picture);
-            if matches!(unit.kind(), UnitKind::Slice | UnitKind::KeySlice)
-                || is_set && !slices.is_key
-            {
+            // Its sequence is that of the key frame.
+            let is_new_set = unit.kind() == UnitKind::Picture && !slices.is_key;
+            if is_new_set || matches!(unit.kind(), UnitKind::Slice | UnitKind::KeySlice) {
                 push_unit(decodable, unit.bytes);
             }
         }
@@ -240,6 +242,18 @@ fn is_droppable(packet: &[u8]) -> bool {
     let Ok(units) = units(packet) else { return false };
     let mut slices = units.filter(is_slice).peekable();
     slices.peek().is_some() && slices.all(|unit| !unit.is_reference())
+}
+
+/// The profile that the decoder gets in place of the stream's: one of the same syntax that has no B frames. In other
+/// profiles openh264 holds images back to bring them in order, and never frees those that are flushed one by one; without
+/// B frames, which are refused, there is nothing to bring in order.
+fn without_reordering(profile: u8) -> u8 {
+    match profile {
+        77 | 88 => 66,
+        // Scalable baseline, whose sets state chroma and depth as those of high do.
+        100 => 83,
+        other => other,
+    }
 }
 
 /// What a packet is to a stream that begins at it.
