@@ -433,8 +433,7 @@ mod tests {
                 shape: Some(dims.to_vec()),
             };
             let metadata = Metadata { outputs: vec![spec], ..Metadata::default() };
-            let (channel, path) = ("cam".to_owned(), "n.onnx".to_owned());
-            let network = Network { channel, path, metadata };
+            let network = Network::of_metadata("cam", "n.onnx", metadata);
             let name = match layout {
                 YoloLayout::Seg { .. } => "yolo_seg",
                 YoloLayout::Pose { .. } => "yolo_pose",
