@@ -35,6 +35,9 @@ fn in_words(received: det_post::Result<Received<'_>>) -> String {
         Ok(Received::Packed { header, cdr }) => {
             format!("{} {} {cdr:?}", header.stamp, header.frame_id)
         }
+        Ok(Received::Video { header, cdr, .. }) => {
+            format!("{} {} {cdr:?}", header.stamp, header.frame_id)
+        }
         Ok(Received::Tensors { header, tensors }) => {
             format!("{} {} {}", header.stamp, header.frame_id, tensors.describe())
         }

@@ -123,17 +123,17 @@ mod tests {
     #[test]
     fn inputs_that_are_no_table_of_the_vocabulary_are_refused() {
         let classes = ClassVectors::new(&[vec![1.0; 3], vec![2.0; 3]]).unwrap();
-        let table = |dims| ("txt_feats", 1, dims);
+        let table = |dims: &'static [i64]| ("txt_feats", 1, dims);
         for (inputs, part) in [
-            (&[IMAGE][..], "needs an image and a table"),
-            (&[IMAGE, table(&[1, 2, 3]), ("sizes", 7, &[1, 2])], "needs an image and a table"),
-            (&[IMAGE, table(&[1, 3, 3])], "2 classes of 3 values"),
-            (&[IMAGE, table(&[1, 2, 4])], "2 classes of 3 values"),
-            (&[IMAGE, table(&[2, 2, 3])], "2 classes of 3 values"),
-            (&[IMAGE, table(&[6])], "2 classes of 3 values"),
-            (&[IMAGE, ("txt_feats", 7, &[1, 2, 3])], "neither f32 nor f16"),
+            (vec![IMAGE], "needs an image and a table"),
+            (vec![IMAGE, table(&[1, 2, 3]), ("sizes", 7, &[1, 2])], "needs an image and a table"),
+            (vec![IMAGE, table(&[1, 3, 3])], "2 classes of 3 values"),
+            (vec![IMAGE, table(&[1, 2, 4])], "2 classes of 3 values"),
+            (vec![IMAGE, table(&[2, 2, 3])], "2 classes of 3 values"),
+            (vec![IMAGE, table(&[6])], "2 classes of 3 values"),
+            (vec![IMAGE, ("txt_feats", 7, &[1, 2, 3])], "neither f32 nor f16"),
         ] {
-            let error = with_constant(file(inputs).path(), &classes).unwrap_err();
+            let error = with_constant(file(&inputs).path(), &classes).unwrap_err();
             assert!(error.message().contains(part), "{error}");
         }
         let file = tempfile::NamedTempFile::new().unwrap();
