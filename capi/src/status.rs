@@ -97,6 +97,10 @@ statuses! {
     TOO_FEW_VOXELS = 30, "too_few_voxels", TooFewVoxels;
     /// A compressed cloud does not decode.
     CLOUD_CODEC = 31, "undecodable_cloud", CloudCodec;
+    /// A packet of video does not decode, or packets before it are missing.
+    VIDEO_CODEC = 32, "undecodable_video", VideoCodec;
+    /// A packet of video gives no picture: a key frame is missing before it, or it has none.
+    NO_IMAGE = 33, "no_image", NoImage;
     /// A pointer is null.
     NULL = 1001, "null_pointer";
     /// No object has this number: it was closed, or never opened, or is of another kind.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::camera::CameraConfig;
 use super::declaration::Change::Fixed;
 use super::declaration::{Declaration, parameter_file, values};
+use super::densification::Past;
 use super::engine::check_engine;
 use super::failure::failure_policy;
 use super::files::Entries;
@@ -89,17 +90,6 @@ impl ChannelConfig {
     pub fn to_yaml(&self) -> String {
         parameter_file(values(&self.declared))
     }
-}
-
-/// The past frames on which the detections of a frame depend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Past {
-    /// None.
-    None,
-    /// Frames whose stamps are at most this long before.
-    Recent(Duration),
-    /// All of them: every frame reads and writes the memory of the network.
-    All,
 }
 
 /// The sensor of a channel.

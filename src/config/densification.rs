@@ -1,10 +1,22 @@
 //! Past sweeps and the motion of the vehicle, of LiDAR channels.
 
+use std::time::Duration;
+
 use super::declaration::Change::{Fixed, Live};
 use super::reader::Reader;
 use super::value::{above, integer, one_of, text, topic};
-use super::{ChannelConfig, ChannelKind};
 use det_post_ros::messages::MotionType;
+
+/// The past frames on which the detections of a frame depend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// None.
+    None,
+    /// Frames whose stamps are at most this long before.
+    Recent(Duration),
+    /// All of them: every frame reads and writes the memory of the network.
+    All,
+}
 
 /// The merging of past sweeps with the current one.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,22 +38,6 @@ pub struct MotionTopic {
     pub topic: String,
     /// The type of its messages.
     pub message: MotionType,
-}
-
-/// The topics of the vehicle's motion of some channels, each once.
-pub fn motions_of<'a>(
-    channels: impl IntoIterator<Item = &'a ChannelConfig>,
-) -> Vec<&'a MotionTopic> {
-    let mut found: Vec<&MotionTopic> = Vec::new();
-    for channel in channels {
-        let ChannelKind::Lidar(lidar) = &channel.kind else { continue };
-        if let Some(motion) = &lidar.densification.motion
-            && !found.contains(&motion)
-        {
-            found.push(motion);
-        }
-    }
-    found
 }
 
 const MOTION_TYPES: &[(&str, MotionType)] = &[
@@ -118,7 +114,7 @@ fn motion(p: &mut Reader<'_>) -> Option<MotionTopic> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::config::{ChannelKind, Config, motions_of};
     use det_post_ros::Remaps;
 
     fn load(more: &[&str]) -> crate::Result<Config> {

@@ -37,6 +37,7 @@ mod like;
 mod live;
 mod manual;
 mod memory;
+mod motions;
 mod network_errors;
 mod nms;
 mod node;
@@ -59,9 +60,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use camera::CameraConfig;
-pub use channel::{ChannelConfig, ChannelKind, Past};
+pub use channel::{ChannelConfig, ChannelKind};
 pub use clouds::CloudsConfig;
-pub use densification::{DensificationConfig, MotionTopic, motions_of};
+pub use densification::{DensificationConfig, MotionTopic, Past};
 pub use files::RosSource;
 pub use head::{
     AnchorFacts, CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, PillarFacts, ProposalFacts,
@@ -75,6 +76,7 @@ pub use like::{Like, Package, TranslatedParameter, TranslationOutcome, packages,
 pub use live::{LiveConfig, ProcessingTimeLimits};
 pub use manual::manual_tables;
 pub(crate) use memory::available_bytes;
+pub use motions::motions_of;
 pub use node::NODE_NAME;
 pub use output::PublishConfig;
 pub use qos_overrides::QosOverrides;

@@ -46,8 +46,7 @@ pub(super) fn vocabulary(p: &mut Reader<'_>) -> Option<Vocabulary> {
         Live,
         list(text(), OneOrMore),
         "none; needed with a vocabulary",
-        "Classes to find, names of the vocabulary in the order of the network's classes. A change loads the network \
-         again between frames.",
+        "Classes to find, names of the vocabulary. A change loads the network again between frames.",
     );
     let (path, class_names) = match (path, classes) {
         (None, None) => return None,

@@ -8,10 +8,11 @@
 //!
 //! Packets of video go to a decoder, which is started for the first ([`super::decoding`]), and its pictures to the slot.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 use super::decoding::{Pictures, VideoQueue};
+use super::lock;
 use super::slot::{Loss, Offered, SlotWriter};
 use det_post_ops::device::PayloadMemory;
 use det_post_ros::middleware::{InputKind, MessageBuffers, MessageMemory, Received, Receiver};
@@ -230,11 +231,6 @@ fn payload_bytes(message: &Received<'_>) -> usize {
         Received::Tensors { tensors, .. } => tensors.bytes().len(),
         _ => 0,
     }
-}
-
-/// Locks a mutex whose value a panic leaves whole.
-pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

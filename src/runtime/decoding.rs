@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::arrivals::lock;
+use super::lock;
 use det_post_ops::device::PayloadMemory;
 use det_post_ros::video::{KeyFrame, VideoDecoder, VideoMessage, key_frame};
 use det_post_types::{Error, ErrorKind, Result};

@@ -42,11 +42,16 @@ pub(crate) mod unpacking;
 pub use frame_builder::Sequence;
 pub use stamps::StampOrder;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config::ChannelConfig;
 use crate::detectors::{self, Detector};
 use det_post_types::{DeviceChoice, Result};
+
+/// Locks a mutex whose value a panic leaves whole.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Builds the detector of a channel on a device.
 pub type Factory =

@@ -7,7 +7,8 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::arrivals::{Arrivals, Note, lock};
+use super::arrivals::{Arrivals, Note};
+use super::lock;
 use super::slot::{Loss, Offered, SlotWriter};
 use det_post_ops::device::PayloadMemory;
 use det_post_ros::middleware::{InputKind, Received, Receiver};

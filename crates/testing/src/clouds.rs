@@ -69,7 +69,8 @@ impl Cloud {
         let padding = random.below(5) as u32;
         let point_step = if aligned { (offset + padding).next_multiple_of(4) } else { offset + 3 };
         let gap = random.below(3) as u32 * if aligned { 8 } else { 7 };
-        let row_step = width * point_step + gap;
+        // Rows without points have no bytes.
+        let row_step = if width == 0 { 0 } else { width * point_step + gap };
         let big_endian = random.below(3) == 0;
         let data = random.bytes(row_step as usize * height as usize);
         let size = [width, height];

@@ -128,9 +128,9 @@ fn masks(p: &mut Reader<'_>) -> MaskParams {
         Fixed,
         one_of(MASK_RULES),
         "straight",
-        "Where a pixel of the image is on the map of a mask: `straight`, where the letterbox \
-         puts its centre, `native`, on the map without padding cut to whole cells, as \
-         `retina_masks` of ultralytics, or `box`, where the map is over the box, as of Mask R-CNN.",
+        "Where a pixel of the image is on a mask's map: where the letterbox puts its centre (`straight`), on the \
+         map without padding cut to whole cells, as ultralytics' `retina_masks` (`native`), or the map is over \
+         the box, as of Mask R-CNN (`box`).",
     );
     let sigmoid = p.value(
         "masks.sigmoid",
@@ -152,8 +152,7 @@ fn masks(p: &mut Reader<'_>) -> MaskParams {
         Fixed,
         flag(),
         true,
-        "Whether masks end at their boxes. If not, each has the size of the image, for which \
-         `mask_capacity_bytes` must be large enough.",
+        "Whether masks end at their boxes; if not, each has the size of the image (`mask_capacity_bytes`).",
     );
     MaskParams { rule, sigmoid, threshold, crop }
 }

@@ -59,7 +59,8 @@ fn surplus(file: &[u8], mut at: usize) -> Option<Damage> {
             Step::Record { opcode: opcode::FOOTER, next, .. } => {
                 let end = next + MAGIC.len();
                 let rest = file.get(end..)?;
-                return rest.iter().any(|&byte| byte != 0).then(|| {
+                let is_end = file[next..end] == *MAGIC;
+                return (is_end && rest.iter().any(|&byte| byte != 0)).then(|| {
                     let num = rest.len();
                     Damage::at(
                         end,

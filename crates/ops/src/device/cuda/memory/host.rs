@@ -306,7 +306,16 @@ impl<T: Plain> MappedBuffer<T> {
     /// Appends the first `num` values, at most the capacity, to `values`; the caller
     /// has waited for the stream.
     pub fn copy_to(&self, num: usize, values: &mut Vec<T>) {
-        values.extend((0..num).map_while(|index| self.get(index)));
+        let num = num.min(self.len);
+        values.reserve(num);
+        // SAFETY: the allocation has `num` values, which were zeroed and may have any bits, and there
+        // is room for them behind those of `values`. They are copied through pointers, since the GPU
+        // writes them outside this program's view.
+        unsafe {
+            let to = values.as_mut_ptr().add(values.len());
+            std::ptr::copy_nonoverlapping(self.host as *const T, to, num);
+            values.set_len(values.len() + num);
+        }
     }
 
     /// The value at a position, `None` behind the last; the caller has waited for the
