@@ -196,13 +196,15 @@ def simulate(
     compressed: bool = False,
     moving_scans: bool = False,
     merged_cloud: bool = False,
+    masks: bool = False,
     show_log: bool = False,
 ) -> Path:
     """Simulates a drive with ground truth and writes its recording: ``det_post simulate``.
 
     The same arguments give the same bytes on every machine. ``image_size`` is width and
     height. ``moving_scans`` writes points where a moving LiDAR measures them; ``merged_cloud``
-    writes the clouds of all LiDARs as one, too. Returns ``out``.
+    writes the clouds of all LiDARs as one, too; ``masks`` the true masks of the cameras. Returns
+    ``out``.
 
     Raises :class:`UsageError` or :class:`Error`.
     """
@@ -221,6 +223,7 @@ def simulate(
         "--compressed": compressed,
         "--moving-scans": moving_scans,
         "--merged-cloud": merged_cloud,
+        "--masks": masks,
     }
     arguments += [flag for flag, is_on in flags.items() if is_on]
     _program.run(arguments, show_log=show_log)

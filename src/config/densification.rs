@@ -67,7 +67,9 @@ impl DensificationConfig {
         let is_of_imu = motion.as_ref().is_some_and(|of| of.message == MotionType::Imu);
         if is_of_imu && num_past_sweeps > 0 {
             let keys = ["densification.motion_type", "densification.num_past_sweeps"];
-            p.conflict(&keys, "imu", "no past sweeps with imu, which has no translation");
+            let allowed =
+                "another type, or densification.num_past_sweeps 0: an IMU has no translation";
+            p.conflict(&keys, "imu", allowed);
         }
         Self {
             num_past_sweeps,
@@ -150,7 +152,7 @@ mod tests {
     fn an_imu_joins_no_past_sweeps() {
         let imu = ["l.densification.motion_topic:=/imu", "l.densification.motion_type:=imu"];
         let error = load(&imu).unwrap_err().to_string();
-        assert!(error.contains("l.densification.num_past_sweeps"), "{error}");
+        assert!(error.contains("or densification.num_past_sweeps 0"), "{error}");
         let alone = [&imu[..], &["l.densification.num_past_sweeps:=0"]].concat();
         assert_eq!(densification(&load(&alone).unwrap()).num_past_sweeps, 0);
         let error = load(&["l.densification.motion_type:=velocity"]).unwrap_err().to_string();

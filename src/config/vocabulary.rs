@@ -121,9 +121,11 @@ fn vectors_of(path: &Path, names: &[String]) -> Result<ClassVectors, (&'static s
 
 /// The classes that the parameters of a channel with a vocabulary give.
 pub(super) fn given_classes(given: &Entries) -> Option<Vec<String>> {
-    given.get(PATH)?;
+    let has_path = matches!(&given.get(PATH)?.node, Node::Text(path) if !path.is_empty());
     match &given.get(CLASSES)?.node {
+        _ if !has_path => None,
         Node::Text(name) => Some(vec![name.clone()]),
+        Node::List(names) if names.is_empty() => None,
         Node::List(names) => {
             let text = |node: &Node| match node {
                 Node::Text(name) => Some(name.clone()),

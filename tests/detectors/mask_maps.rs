@@ -184,7 +184,8 @@ fn masks_from_maps_agree() {
 
     let Some(device) = det_post_testing::gpu() else { return };
     let (_folder, whole) = with_line("rfdetr_seg", "masks:\n  crop: false\n");
-    let networks: [(&str, fn() -> Maps); 3] = [
+    type Network = fn() -> Maps;
+    let networks: [(&str, Network); 3] = [
         ("rfdetr_seg", Maps::of_queries),
         (&whole, Maps::of_queries),
         ("mmdeploy_seg", Maps::of_regions),

@@ -80,10 +80,10 @@ fn live_velocities_move_points_as_in_a_replay() {
     }
     let mut reader = BagReader::open(&fixture.path("out").join("detections")).unwrap();
     reader.select(&[OUTPUT]);
+    let clouds = [0, 1, 2, 3].map(|lidar| &drive[&topic(lidar)]);
     for frame in 0..expected.len() {
-        for lidar in 0..NUM_LIDARS {
-            let topic = topic(lidar);
-            session.graph.send(&topic, &drive[&topic][frame]);
+        for (lidar, clouds) in clouds.iter().enumerate() {
+            session.graph.send(&topic(lidar), &clouds[frame]);
         }
         let expected = reader.next_message().unwrap().unwrap().data.to_vec();
         assert!(session.next(OUTPUT) == expected, "frame {frame}");

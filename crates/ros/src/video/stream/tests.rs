@@ -131,7 +131,8 @@ fn a_stream_begins_at_a_key_frame_and_goes_on_without_gaps() {
     let bare = || packet(&[key()]);
     let of = |frame_num| packet(&[next(frame_num)]);
     let unused = |frame_num| packet(&[slice(0x01, 0, 5, frame_num)]);
-    let cases: Vec<(&str, Vec<Vec<u8>>, Vec<&str>)> = vec![
+    type Case = (&'static str, Vec<Vec<u8>>, Vec<&'static str>);
+    let cases: Vec<Case> = vec![
         ("empty", vec![], vec![]),
         ("in order", vec![first(), of(1), of(2)], vec!["K", ".", "."]),
         ("before the first", vec![of(7), first(), of(1)], vec![NONE, "K", "."]),
