@@ -99,7 +99,7 @@ statuses! {
     CLOUD_CODEC = 31, "undecodable_cloud", CloudCodec;
     /// A packet of video does not decode, or packets before it are missing.
     VIDEO_CODEC = 32, "undecodable_video", VideoCodec;
-    /// A packet of video gives no picture: a key frame is missing before it, or it has none.
+    /// A packet of video gives no image: a key frame is missing before it, or it has none.
     NO_IMAGE = 33, "no_image", NoImage;
     /// A pointer is null.
     NULL = 1001, "null_pointer";

@@ -50,7 +50,7 @@ fn cameras_take_video_and_other_channels_do_not() {
 
 #[cfg(feature = "video")]
 mod decoded {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
     use std::process::Command;
 
     use det_post_ros::messages::Image;
@@ -59,7 +59,6 @@ mod decoded {
     use serde_json::Value;
 
     use crate::common::require::{Need, skip};
-    use crate::common::shared_data::shared_data;
     use crate::common::video::{Picture, encode, message};
 
     /// The picture of a packet, as planes of 4:2:0.

@@ -25,62 +25,22 @@
 //! ([`TfBuffer::insert_motion`]): the topic is then the name of the fixed frame of a lookup.
 
 use crate::messages::{TransformStamped, VehicleMotion};
-use det_post_types::{Error, ErrorKind, Header, Result, Stamp};
+use checks::{check_motion, check_name, error, strip};
+use det_post_types::{Header, Result, Stamp};
 use frames::{Edge, FrameIndex, Frames};
 use motion::{Motion, Sample, insert_sample};
-use nalgebra::{Isometry3, Quaternion, UnitQuaternion, Vector3};
+use nalgebra::Isometry3;
 use std::collections::VecDeque;
 use std::time::Duration;
 use vehicle::Vehicle;
 
+mod checks;
 mod frames;
 mod motion;
 mod vehicle;
 
+pub use checks::{MAX_FRAME_ID_LEN, isometry};
 pub use vehicle::MAX_VELOCITY_GAP;
-
-/// The longest name of a frame.
-pub const MAX_FRAME_ID_LEN: usize = 256;
-
-/// Maximum difference of the squared norm of a rotation from 1, as in tf2.
-const NORM_TOLERANCE: f64 = 0.01;
-
-const STAGE: &str = "tf";
-
-fn error(message: String) -> Error {
-    Error::new(ErrorKind::Transform, STAGE, message)
-}
-
-/// The isometry of a translation and a quaternion x, y, z, w, which is
-/// normalised.
-///
-/// # Errors
-/// `Transform` when a value is not finite or the squared norm of the
-/// quaternion differs from 1 by more than 0.01 (often it is zero).
-pub fn isometry(translation: [f64; 3], rotation: [f64; 4]) -> Result<Isometry3<f64>> {
-    let [x, y, z, w] = rotation;
-    let (translation, rotation) = (Vector3::from(translation), Quaternion::new(w, x, y, z));
-    check_motion(&translation, &rotation)?;
-    Ok(Isometry3::from_parts(translation.into(), UnitQuaternion::new_normalize(rotation)))
-}
-
-fn check_motion(translation: &Vector3<f64>, rotation: &Quaternion<f64>) -> Result<()> {
-    let [x, y, z] = translation.as_ref();
-    let [i, j, k, w] = rotation.coords.as_ref();
-    if ![x, y, z, i, j, k, w].iter().all(|value| value.is_finite()) {
-        return Err(error(format!(
-            "translation [{x}, {y}, {z}] and rotation [{i}, {j}, {k}, {w}] must be finite"
-        )));
-    }
-    let norm_squared = rotation.norm_squared();
-    if (norm_squared - 1.0).abs() > NORM_TOLERANCE {
-        return Err(error(format!(
-            "rotation [{i}, {j}, {k}, {w}] has squared norm {norm_squared}; it must be 1 within \
-             {NORM_TOLERANCE}"
-        )));
-    }
-    Ok(())
-}
 
 /// The bounds of a [`TfBuffer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +127,8 @@ impl TfBuffer {
             self.vehicles.push(Vehicle::new(topic));
             self.vehicles.len() - 1
         });
-        let dropped = self.vehicles[index].insert(message, &self.limits)?;
+        let dropped = self.vehicles[index]
+            .insert(message, (self.limits.window, self.limits.max_samples_per_edge))?;
         self.losses.num_samples_dropped += dropped;
         Ok(())
     }
@@ -332,20 +293,6 @@ impl TfBuffer {
             ancestor_from_frame = parent_from_child * ancestor_from_frame;
         }
         Ok(ancestor_from_frame)
-    }
-}
-
-fn strip(name: &str) -> &str {
-    name.strip_prefix('/').unwrap_or(name)
-}
-
-fn check_name(name: &str) -> Result<()> {
-    match name.len() {
-        1..=MAX_FRAME_ID_LEN => Ok(()),
-        0 => Err(error("a frame has an empty name".into())),
-        len => Err(error(format!(
-            "a frame's name of {len} bytes exceeds the limit of {MAX_FRAME_ID_LEN}"
-        ))),
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use det_post_types::ErrorKind;
+use nalgebra::{Quaternion, UnitQuaternion, Vector3};
 use proptest::prelude::*;
 
 fn secs(seconds: f64) -> Stamp {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use nalgebra::{Isometry3, Translation3, UnitQuaternion, Vector3};
 
+use super::checks::{check_name, error, isometry, strip};
 use super::motion::{Motion, Sample, insert_sample};
-use super::{TfLimits, error, isometry};
 use crate::messages::{MotionValues, VehicleMotion};
 use det_post_types::{Result, Stamp};
 
@@ -56,14 +56,19 @@ impl Vehicle {
         })
     }
 
-    /// Adds a message and returns the number of poses that were dropped because of the limits.
+    /// Adds a message and returns the number of poses that were dropped because of
+    /// `max_samples`.
     ///
     /// A velocity moves the pose before it on by the mean of both velocities, for the time between
     /// them: the translation along the axes in the middle of the turn.
-    pub(super) fn insert(&mut self, message: &VehicleMotion<'_>, limits: &TfLimits) -> Result<u64> {
+    pub(super) fn insert(
+        &mut self,
+        message: &VehicleMotion<'_>,
+        (window, max_samples): (Duration, usize),
+    ) -> Result<u64> {
         let VehicleMotion { header, moving_frame, motion } = message;
-        let moving_frame = super::strip(moving_frame);
-        super::check_name(moving_frame)?;
+        let moving_frame = strip(moving_frame);
+        check_name(moving_frame)?;
         let Self { topic, moving_frame: known, .. } = &*self;
         if !known.is_empty() && known != moving_frame {
             let message =
@@ -89,7 +94,7 @@ impl Vehicle {
         moving_frame.clone_into(&mut self.moving_frame);
         let Motion::Stamped(samples) = &mut self.motion else { return Ok(0) };
         let sample = Sample { stamp: header.stamp, parent_from_child: pose };
-        Ok(insert_sample(samples, sample, limits.window, limits.max_samples_per_edge))
+        Ok(insert_sample(samples, sample, window, max_samples))
     }
 
     /// The pose at a velocity's stamp; `None` for one that is not newer than the last within the gap.

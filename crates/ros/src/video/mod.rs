@@ -143,7 +143,7 @@ impl VideoDecoder {
     fn note(&mut self, decoded: Result<()>) -> Result<()> {
         if decoded.as_ref().is_err_and(|error| error.kind() == ErrorKind::VideoCodec) {
             self.decoder.reset();
-            self.stream.wait_for_key_frame();
+            self.stream.doubt_sets();
         }
         decoded
     }

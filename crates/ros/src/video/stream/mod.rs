@@ -24,6 +24,8 @@ pub(super) struct Stream {
     pictures: BTreeMap<u32, Set<PictureParameters>>,
     /// Since its last key frame; `None`: it waits for one.
     current: Option<Current>,
+    /// Whether an image did not decode since the parameter sets came.
+    doubts_sets: bool,
 }
 
 /// A parameter set and its bytes.
@@ -62,6 +64,13 @@ impl Stream {
         self.current = None;
     }
 
+    /// Begins again after an image that did not decode: a damaged parameter set may be the reason, which
+    /// would spoil every later key frame. The next key frame that has its sets replaces all.
+    pub(super) fn doubt_sets(&mut self) {
+        self.wait_for_key_frame();
+        self.doubts_sets = true;
+    }
+
     /// Takes a packet of one picture, whose NAL units it writes for the decoder.
     ///
     /// # Errors
@@ -76,6 +85,11 @@ impl Stream {
         decodable: &mut Vec<u8>,
     ) -> Result<NextPicture> {
         decodable.clear();
+        if self.doubts_sets && key_frame(packet) == KeyFrame::Complete {
+            self.sequences.clear();
+            self.pictures.clear();
+            self.doubts_sets = false;
+        }
         let taken = self.take_sets(packet).and_then(|()| match slices(packet)? {
             Some(slices) => self.take_picture(packet, &slices, max_bytes, decodable),
             None => Err(no_image("the packet has parameter sets and no image")),
