@@ -122,7 +122,7 @@ typedef int32_t det_post_status;
 /** A packet of video does not decode, or packets before it are missing. */
 #define DET_POST_ERROR_VIDEO_CODEC 32
 
-/** A packet of video gives no picture: a key frame is missing before it, or it has none. */
+/** A packet of video gives no image: a key frame is missing before it, or it has none. */
 #define DET_POST_ERROR_NO_IMAGE 33
 
 /** A pointer is null. */

@@ -1,7 +1,13 @@
 //! The bits of a NAL unit, which is not trusted.
 
-use super::STAGE;
 use det_post_types::{Error, ErrorKind, Result};
+
+/// The stage of all errors.
+pub(super) const STAGE: &str = "decode video";
+
+/// What to do about a stream that is not decoded.
+pub(super) const REENCODE: &str = "Let the sender encode without them: `-c:v libx264 -bf 0 -pix_fmt yuv420p` of ffmpeg, `max_b_frames: 0` of \
+     ffmpeg_image_transport";
 
 /// A reader of the payload of a NAL unit: bytes of emulation prevention are left out (H.264, 7.4.1).
 #[derive(Clone, Copy)]

@@ -27,25 +27,21 @@ mod decoder;
 mod nal;
 mod packet;
 mod parameters;
+mod picture;
 mod stream;
 
 use crate::cdr::Writer;
 use crate::messages::Image;
-use decoder::{Decoder, Picture};
+use bits::STAGE;
+use decoder::Decoder;
 use det_post_types::{Encoding, Error, ErrorKind, Header, Result, Size};
 use packet::Packet;
 use parameters::Color;
+use picture::Picture;
 use stream::{NextPicture, Stream};
 
 pub use packet::{VideoMessage, names_video};
 pub use stream::KeyFrame;
-
-/// The stage of all errors.
-const STAGE: &str = "decode video";
-
-/// What to do about a stream that is not decoded.
-const REENCODE: &str = "Let the sender encode without them: `-c:v libx264 -bf 0 -pix_fmt yuv420p` of ffmpeg, `max_b_frames: 0` of \
-     ffmpeg_image_transport";
 
 /// `matrix_coefficients` of BT.601, of either line count, and of a stream that states none.
 const BT_601: [u32; 3] = [2, 5, 6];

@@ -1,7 +1,6 @@
 //! The NAL units of a packet.
 
-use super::STAGE;
-use super::bits::damaged;
+use super::bits::{STAGE, damaged};
 use det_post_types::{Error, ErrorKind, Result};
 
 /// What a NAL unit has, by the lower five bits of its first byte.

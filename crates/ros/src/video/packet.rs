@@ -1,8 +1,8 @@
 //! The messages of video, and their packets.
 
+use super::bits::STAGE;
 use crate::cdr::Reader;
 use crate::messages::{CompressedImage, CompressedVideo, FfmpegPacket, Image};
-use crate::video::STAGE;
 use det_post_types::{Error, ErrorKind, Header, Result};
 
 /// The messages that carry packets of video.

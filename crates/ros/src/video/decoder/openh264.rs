@@ -4,9 +4,8 @@ use openh264::OpenH264API;
 use openh264::decoder::{DecodeOptions, Decoder as OpenH264, DecoderConfig, Flush};
 use openh264::formats::YUVSource;
 
-use super::super::STAGE;
-use super::super::bits::damaged;
-use super::{Picture, Plane};
+use super::super::bits::{STAGE, damaged};
+use super::super::picture::{Picture, Plane};
 use det_post_types::{Error, ErrorKind, Result, Size};
 
 /// A decoder, which is made for the first picture and again after each that does not decode.

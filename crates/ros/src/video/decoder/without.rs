@@ -1,7 +1,7 @@
 //! In place of a decoder, in a build without the feature `video`.
 
-use super::super::STAGE;
-use super::Picture;
+use super::super::bits::STAGE;
+use super::super::picture::Picture;
 use det_post_types::{Error, ErrorKind, Result};
 
 /// Decodes nothing.

@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use super::bits::damaged;
+use super::bits::{REENCODE, STAGE, damaged};
 use super::nal::{Unit, UnitKind, push_unit, units};
 use super::parameters::{
     Color, PictureParameters, SequenceParameters, SliceStart, SliceType, check_len, profile_name,
 };
-use super::{REENCODE, STAGE};
 use det_post_types::{Error, ErrorKind, Result, Size};
 
 /// The most pixels of a picture, and of all pictures that a decoder keeps: those of level 5.2.
