@@ -16,8 +16,8 @@
 //! and again after a packet that is damaged or, by its `frame_num`, missing; until then its messages are
 //! [`ErrorKind::NoImage`]. Decoded are progressive pictures of 4:2:0 and 8 bits up to level 5.2, in the baseline, main and high
 //! profiles, whose size may change at a key frame. Refused by name, as [`ErrorKind::Encoding`]: B frames, whose
-//! pictures are displayed in another order than they are sent in, interlaced video, other chroma and depths, lengths in place
-//! of start codes (AVCC), two pictures in a message, other codecs.
+//! pictures are displayed in another order than they are sent in, interlaced video, scaling matrices, other chroma and depths,
+//! lengths in place of start codes (AVCC), two pictures in a message, other codecs.
 //!
 //! Sources: ITU-T H.264, 7.3 and Annex B; the definitions of the messages; the decoder is the crate `openh264`, with the
 //! feature `video`. Without it every picture is refused by name.

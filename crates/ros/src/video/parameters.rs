@@ -22,6 +22,8 @@ pub(super) struct SequenceParameters {
     pub(super) chroma_format: u32,
     /// Of luma and chroma, whichever is more.
     pub(super) bit_depth: u32,
+    /// Whether it has scaling matrices.
+    pub(super) has_scaling: bool,
     pub(super) frame_num_bits: u32,
     pub(super) num_references: u32,
     pub(super) allows_gaps: bool,
@@ -52,7 +54,7 @@ impl SequenceParameters {
         let profile = bits.bits(8)?;
         let _constraints_and_level = bits.bits(16)?;
         let id = bits.unsigned("seq_parameter_set_id", 31)?;
-        let (mut chroma_format, mut bit_depth) = (1, 8);
+        let (mut chroma_format, mut bit_depth, mut has_scaling) = (1, 8, false);
         if HIGH_PROFILES.contains(&profile) {
             chroma_format = bits.unsigned("chroma_format_idc", 3)?;
             if chroma_format == 3 {
@@ -61,7 +63,8 @@ impl SequenceParameters {
             let luma = bits.unsigned("bit_depth_luma_minus8", 6)?;
             bit_depth = 8 + luma.max(bits.unsigned("bit_depth_chroma_minus8", 6)?);
             let _qpprime_y_zero_transform_bypass = bits.flag()?;
-            if bits.flag()? {
+            has_scaling = bits.flag()?;
+            if has_scaling {
                 let num_lists = if chroma_format == 3 { 12 } else { 8 };
                 (0..num_lists).try_for_each(|list| skip_scaling_list(bits, list))?;
             }
@@ -87,6 +90,7 @@ impl SequenceParameters {
             profile,
             chroma_format,
             bit_depth,
+            has_scaling,
             frame_num_bits,
             num_references,
             allows_gaps,
@@ -170,6 +174,8 @@ pub(super) struct PictureParameters {
     pub(super) id: u32,
     /// Its sequence parameter set.
     pub(super) sequence: u32,
+    /// Whether it has scaling matrices.
+    pub(super) has_scaling: bool,
 }
 
 impl PictureParameters {
@@ -180,8 +186,30 @@ impl PictureParameters {
     pub(super) fn read(unit: Unit<'_>) -> Result<Self> {
         let bits = &mut Bits::of_unit(unit.bytes);
         let id = bits.unsigned("pic_parameter_set_id", 255)?;
-        Ok(Self { id, sequence: bits.unsigned("seq_parameter_set_id", 31)? })
+        let sequence = bits.unsigned("seq_parameter_set_id", 31)?;
+        // A set of the first version ends before them.
+        let has_scaling = has_scaling(bits).unwrap_or(false);
+        Ok(Self { id, sequence, has_scaling })
     }
+}
+
+/// Whether the rest of a picture parameter set has scaling matrices, behind the fields that every set has. Where it ends
+/// with these, what follows is a bit that is set, and zeros.
+fn has_scaling(bits: &mut Bits<'_>) -> Result<bool> {
+    let _entropy_and_order = bits.bits(2)?;
+    if bits.unsigned("num_slice_groups_minus1", 7)? > 0 {
+        // Of profiles without matrices.
+        return Ok(false);
+    }
+    bits.unsigned("num_ref_idx_l0_default_active_minus1", 31)?;
+    bits.unsigned("num_ref_idx_l1_default_active_minus1", 31)?;
+    let _weighted_prediction = bits.bits(3)?;
+    for what in ["pic_init_qp_minus26", "pic_init_qs_minus26", "chroma_qp_index_offset"] {
+        bits.signed(what)?;
+    }
+    let _filter_intra_and_redundant = bits.bits(3)?;
+    let _transform_8x8 = bits.flag()?;
+    bits.flag()
 }
 
 /// The type of a slice.

@@ -24,6 +24,7 @@ impl<'a> Plane<'a> {
         (0..num).map(move |row| &bytes[row * step..row * step + len])
     }
 
+    #[cfg_attr(not(feature = "video"), allow(dead_code, reason = "nothing decodes"))]
     fn has(&self, num_rows: usize, len: usize) -> bool {
         let needed = self.step.checked_mul(num_rows.saturating_sub(1));
         let needed = needed.and_then(|rows| rows.checked_add(len));
@@ -33,6 +34,7 @@ impl<'a> Plane<'a> {
 
 impl Picture<'_> {
     /// Checks that the planes hold the picture, whose sides are even.
+    #[cfg_attr(not(feature = "video"), allow(dead_code, reason = "nothing decodes"))]
     pub(super) fn check(&self) -> Result<()> {
         let [width, height] = [self.size.width as usize, self.size.height as usize];
         let is_even = width.is_multiple_of(2) && height.is_multiple_of(2) && width * height > 0;

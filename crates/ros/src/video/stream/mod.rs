@@ -146,6 +146,10 @@ impl Stream {
             self.wait_for_key_frame();
         }
         let sequence = sequence?;
+        let picture = self.pictures.get(&slices.first.picture);
+        if sequence.has_scaling || picture.is_some_and(|set| set.parameters.has_scaling) {
+            return Err(unsupported("scaling matrices (high profile)"));
+        }
         if slices.is_key {
             check_decodable(&sequence, max_bytes)?;
             // All of them: a decoder that was made again knows none.
