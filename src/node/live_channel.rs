@@ -136,7 +136,7 @@ impl LiveChannel {
         )
     }
 
-    /// Whether its detector needs transforms.
+    /// Its configuration.
     pub(super) fn config(&self) -> &ChannelConfig {
         &self.config
     }

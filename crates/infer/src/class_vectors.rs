@@ -80,19 +80,7 @@ fn fits(dims: &[(Option<i64>, usize)]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::onnx::write::{model, put_bytes, tensor_info};
-
-    /// A network of these inputs: name, number of the element type, dimensions.
-    fn file(inputs: &[(&str, i64, &[i64])]) -> tempfile::NamedTempFile {
-        let mut graph = Vec::new();
-        for (name, data_type, dims) in inputs {
-            put_bytes(&mut graph, 11, &tensor_info(name, *data_type, Some(dims)));
-        }
-        put_bytes(&mut graph, 12, &tensor_info("boxes", 1, Some(&[1, 300, 4])));
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), model(8, &[], &graph)).unwrap();
-        file
-    }
+    use crate::onnx::write::file_of as file;
 
     const IMAGE: (&str, i64, &[i64]) = ("images", 1, &[1, 3, 32, 64]);
 

@@ -66,19 +66,7 @@ fn with_constant(path: &Path) -> Result<Option<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::onnx::write::{model, put_bytes, tensor_info};
-
-    /// A network of these inputs: name, number of the element type, dimensions.
-    fn file(inputs: &[(&str, i64, &[i64])]) -> tempfile::NamedTempFile {
-        let mut graph = Vec::new();
-        for (name, data_type, dims) in inputs {
-            put_bytes(&mut graph, 11, &tensor_info(name, *data_type, Some(dims)));
-        }
-        put_bytes(&mut graph, 12, &tensor_info("boxes", 1, Some(&[1, 300, 4])));
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), model(8, &[], &graph)).unwrap();
-        file
-    }
+    use crate::onnx::write::file_of as file;
 
     #[test]
     fn the_input_of_sizes_becomes_a_constant() {

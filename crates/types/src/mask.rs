@@ -30,7 +30,7 @@ pub struct MaskParams {
     pub sigmoid: bool,
     /// A pixel is set where its value is above this; `None`: 0, with a sigmoid 0.5.
     pub threshold: Option<f32>,
-    /// Whether pixels outside of the box are not set. Those of [`MaskRule::Box`] never are.
+    /// Whether pixels outside of the box are not set. With [`MaskRule::Box`] they never are.
     pub crop: bool,
 }
 

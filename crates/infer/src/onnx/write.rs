@@ -264,3 +264,16 @@ pub(super) fn put_varint(to: &mut Vec<u8>, mut value: u64) {
     }
     to.push(value as u8);
 }
+
+/// The file of a network without nodes, of these inputs (name, number of the element type, dimensions) and the output `boxes`.
+#[cfg(test)]
+pub(in super::super) fn file_of(inputs: &[(&str, i64, &[i64])]) -> tempfile::NamedTempFile {
+    let mut graph = Vec::new();
+    for (name, data_type, dims) in inputs {
+        put_bytes(&mut graph, 11, &tensor_info(name, *data_type, Some(dims)));
+    }
+    put_bytes(&mut graph, 12, &tensor_info("boxes", 1, Some(&[1, 300, 4])));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), model(8, &[], &graph)).unwrap();
+    file
+}

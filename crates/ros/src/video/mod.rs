@@ -8,8 +8,8 @@
 //! | `sensor_msgs/Image` | `encoding` | |
 //!
 //! A message has one picture, as NAL units with start codes (Annex B). [`VideoDecoder`] writes each as a
-//! `sensor_msgs/Image` of encoding `nv12` with the stamp and the frame of its own message: the decoder's samples, so
-//! that everything that reads `nv12` reads video. Colours are taken as those of every `nv12` image, BT.601 of limited range; a stream that
+//! `sensor_msgs/Image` of encoding `nv12` with the stamp and the frame of its message: the decoder's samples, so
+//! that everything that reads `nv12` reads video. Colours are taken as in every `nv12` image, BT.601 of limited range; a stream that
 //! states others is a warning.
 //!
 //! A picture depends on those before it. A stream begins at a key frame (IDR) whose parameter sets (SPS, PPS) are known,
@@ -166,7 +166,7 @@ pub fn key_frame(message: VideoMessage, cdr: &[u8]) -> KeyFrame {
 /// One line about the message of a stream: the frame, the bytes, and what its picture is.
 ///
 /// # Errors
-/// Those of [`VideoDecoder::decode`] that need no decoder.
+/// The errors of [`VideoDecoder::decode`] that need no decoder.
 pub fn describe(message: VideoMessage, cdr: &[u8]) -> Result<String> {
     let Packet { header, data } = message.packet(cdr)?;
     let picture = Stream::default().describe(data)?;

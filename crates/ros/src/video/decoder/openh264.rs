@@ -23,7 +23,7 @@ impl Decoder {
     ///
     /// # Errors
     /// `VideoCodec` when it does not decode; [`Self::reset`] must follow. `Memory` when there is none for a
-    /// decoder. Those of `read`.
+    /// decoder. Returns the errors of `read`.
     pub(in crate::video) fn decode<T>(
         &mut self,
         units: &[u8],

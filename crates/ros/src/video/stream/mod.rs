@@ -12,7 +12,7 @@ use super::parameters::{
 };
 use det_post_types::{Error, ErrorKind, Result, Size};
 
-/// The most pixels of a picture, and of all pictures that a decoder keeps: those of level 5.2.
+/// The most pixels of a picture, and of all pictures that a decoder keeps: the limits of level 5.2.
 const MAX_MACROBLOCKS: u64 = 36_864;
 const MAX_KEPT_MACROBLOCKS: u64 = 184_320;
 
@@ -253,7 +253,7 @@ fn slices(packet: &[u8]) -> Result<Option<Slices<'_>>> {
     Ok(found)
 }
 
-/// Whether no other picture depends on those of a packet.
+/// Whether no other picture depends on the pictures of a packet.
 fn is_droppable(packet: &[u8]) -> bool {
     let is_slice = |unit: &Unit<'_>| matches!(unit.kind(), UnitKind::Slice | UnitKind::KeySlice);
     let Ok(units) = units(packet) else { return false };
@@ -267,7 +267,7 @@ fn is_droppable(packet: &[u8]) -> bool {
 fn without_reordering(profile: u8) -> u8 {
     match profile {
         77 | 88 => 66,
-        // Scalable baseline, whose sets state chroma and depth as those of high do.
+        // Scalable baseline, whose sets state chroma and depth as sets of high do.
         100 => 83,
         other => other,
     }

@@ -309,7 +309,7 @@ impl<T: Plain> MappedBuffer<T> {
         let num = num.min(self.len);
         values.reserve(num);
         // SAFETY: the allocation has `num` values, which were zeroed and may have any bits, and there
-        // is room for them behind those of `values`. They are copied through pointers, since the GPU
+        // is room for them behind the values of `values`. They are copied through pointers, since the GPU
         // writes them outside this program's view.
         unsafe {
             let to = values.as_mut_ptr().add(values.len());
