@@ -6,7 +6,7 @@
 //! is the next one to fill. The first message is copied, and the buffers grow to its size. Where the
 //! middleware drops [`MessageBuffers`], it puts no messages together, and there are no such buffers.
 //!
-//! Packets of video go to a decoder, which is started for the first ([`super::decoding`]), and its pictures to the slot.
+//! Packets of video go to a decoder, which is started for the first, and its images to the slot.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
