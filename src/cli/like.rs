@@ -7,13 +7,16 @@ use crate::config::{Config, NODE_NAME, Package, Source};
 use det_post_ros::NodeName;
 use det_post_types::Result;
 
+fn like_help() -> String {
+    let names = Package::all_names().join(", ");
+    format!("Reads the parameter files of this package, in the order of its launch file: {names}")
+}
+
 /// The package whose node is replaced, and the arguments of its launch file.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct LikeArguments {
-    /// Reads the parameter files of this package, in the order of its launch file:
-    /// autoware_lidar_centerpoint, autoware_tensorrt_yolox, isaac_ros_yolov8, isaac_ros_rtdetr,
-    /// yolo_ros.
-    #[arg(long, value_name = "PACKAGE")]
+    // Its help names every package.
+    #[arg(long, value_name = "PACKAGE", help = like_help())]
     pub(super) like: Option<Package>,
     /// A launch argument, for `$(var NAME)` in parameter files.
     #[arg(long = "arg", value_name = "NAME:=VALUE")]

@@ -114,7 +114,7 @@ pub(super) fn faster(report: &Report) -> Option<String> {
                  the GPU: README.md, \"Networks\""
             .to_owned(),
         false => format!(
-            "faster: ONNX Runtime runs networks 1.3 to 1.9 times as fast as rten: {USE_ONNX_RUNTIME}"
+            "faster: ONNX Runtime runs networks 1.3 to 3.5 times as fast as rten: {USE_ONNX_RUNTIME}"
         ),
     })
 }

@@ -113,7 +113,7 @@ impl LiveConfig {
                 Live,
                 flag(),
                 true,
-                "Whether live frames are processed; otherwise they are skipped.",
+                "Whether frames are processed; otherwise a node skips them, and a replay leaves the channel out.",
             ),
             enable_service: p.optional(
                 "enable_service",

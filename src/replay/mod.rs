@@ -63,9 +63,11 @@ use transforms::TransformFeed;
 /// use det_post_sim::{Drive, Options, ImageFormat};
 /// use det_post::{Config, Replay, ReplayOptions};
 ///
-/// let folder = tempfile::tempdir()?; let bag = folder.path().join("drive"); let drive =
-/// Drive::new(1, &Options::default())?; det_post_sim::record(&drive, 0.3, ImageFormat::Raw, &bag,
-/// &AtomicBool::new(false), &mut |_, _| {})?;
+/// let folder = tempfile::tempdir()?;
+/// let bag = folder.path().join("drive");
+/// let drive = Drive::new(1, &Options::default())?;
+/// let stop = AtomicBool::new(false);
+/// det_post_sim::record(&drive, 0.3, ImageFormat::Raw, &bag, &stop, &mut |_, _| {})?;
 ///
 /// let config = Config::load(&[PathBuf::from("config/demo.param.yaml")], &[])?;
 /// let replay = Replay::open(&bag, &config, ReplayOptions::default())?;
@@ -102,11 +104,11 @@ pub struct Replay {
 
 impl Replay {
     /// Opens a recording (a rosbag2 folder, an `.mcap` or a `.db3` file) and loads the
-    /// networks of the channels whose reference input it holds. An input that the
+    /// networks of the enabled channels whose reference input it holds. An input that the
     /// recording lacks is a warning in the log.
     ///
     /// # Errors
-    /// `Config` when no channel has its reference input in the recording or a topic has
+    /// `Config` when no enabled channel has its reference input in the recording or a topic has
     /// another type than its channel takes, `Model` when a network cannot be loaded, `Io`
     /// or `DamagedBag` when the recording cannot be opened, or is damaged and has no input of any
     /// channel, `Argument` for a rate that is not above 0 or a number of frames in flight that

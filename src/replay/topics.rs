@@ -5,13 +5,16 @@ use det_post_ros::bag::{BagReader, TopicInfo};
 use det_post_ros::middleware::InputKind;
 use det_post_types::{EngineKind, Error, ErrorKind};
 
-/// The configured channels whose reference input the recording holds.
+/// The enabled channels whose reference input the recording holds.
 pub(super) fn channels_in(config: &Config, topics: &[TopicInfo]) -> Vec<ChannelConfig> {
     let mut chosen = Vec::new();
     for channel in &config.channels {
+        if !channel.live.is_enabled {
+            tracing::info!("channel {}: left out, since `enabled` is false", channel.name);
+            continue;
+        }
         let is_there = |input: &InputConfig| topics.iter().any(|topic| topic.name == input.topic);
-        let is_enabled = channel.live.is_enabled;
-        for input in channel.inputs.iter().filter(|input| is_enabled && !is_there(input)) {
+        for input in channel.inputs.iter().filter(|input| !is_there(input)) {
             tracing::warn!("channel {}: the recording has no topic {}", channel.name, input.topic);
         }
         if channel.inputs.get(channel.sync.reference).is_some_and(is_there) {
@@ -35,9 +38,13 @@ fn only_topic<'a>(channel: &ChannelConfig, topics: &'a [TopicInfo]) -> Option<&'
     fitting.next().is_none().then_some(topic.name.as_str())
 }
 
-/// The error of a recording without an input of any channel: its damage, where it has any that
-/// can have taken the topics, else `Config`.
+/// The error of a recording without an input of any enabled channel: its damage, where it has any
+/// that can have taken the topics, else `Config`.
 pub(super) fn no_input(config: &Config, mut reader: BagReader) -> Error {
+    if !config.channels.iter().any(|channel| channel.live.is_enabled) {
+        let message = "no channel is enabled; allowed: `NAME.enabled: true` of one or more";
+        return Error::new(ErrorKind::Config, "replay", message);
+    }
     let names: Vec<&str> = reader.topics().iter().map(|topic| topic.name.as_str()).collect();
     let inputs = config.channels.iter().flat_map(|channel| &channel.inputs);
     let inputs: Vec<&str> = inputs.map(|input| input.topic.as_str()).collect();

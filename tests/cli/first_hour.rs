@@ -57,6 +57,14 @@ fn a_network_needs_no_parameter_file() {
     let needs_topic = ["--topic is missing", "`--topic /camera/image_raw`"];
     typed("run --model models/camera.onnx", 2, &needs_topic);
     typed("replay TOWN --model models/camera.onnx --frames 2", 0, &["2 in, 2 out"]);
+    let off = "replay TOWN --config config/demo.param.yaml --frames 1 -p lidar.enabled:=false";
+    typed(
+        off,
+        0,
+        &["channel lidar: left out, since `enabled` is false", "camera  /camera_0/image"],
+    );
+    let none = ["no channel is enabled"];
+    typed(&format!("{off} -p camera.enabled:=false"), 2, &none);
     let all = "replay TOWN --model models/camera.onnx --frames 3 --images all --out FOLDER/all";
     typed(all, 0, &["3 in, 3 out", "images/ (3)"]);
     let lines = |name: &str| {

@@ -121,10 +121,9 @@ impl std::str::FromStr for Package {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let found = PACKAGES.iter().find(|names| names.names.contains(&name));
-        found.map(|names| names.package).ok_or_else(|| {
-            let all: Vec<&str> = PACKAGES.iter().map(|names| names.names[0]).collect();
-            format!("allowed: {}", all.join(", "))
-        })
+        found
+            .map(|names| names.package)
+            .ok_or_else(|| format!("allowed: {}", Self::all_names().join(", ")))
     }
 }
 
@@ -132,6 +131,11 @@ impl Package {
     /// The package that has an executable.
     pub fn of_executable(name: &str) -> Option<Self> {
         PACKAGES.iter().find(|names| names.executables.contains(&name)).map(|names| names.package)
+    }
+
+    /// The present names of all packages.
+    pub fn all_names() -> Vec<&'static str> {
+        PACKAGES.iter().map(|names| names.names[0]).collect()
     }
 
     /// Its present name.
