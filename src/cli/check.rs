@@ -129,7 +129,7 @@ pub(super) fn check(arguments: &CheckArguments, ros: &RosArguments) -> Result<Ex
             }
         }
         if let ChannelKind::Lidar(lidar) = &channel.kind
-            && matches!(lidar.facts.encoder, EncoderFacts::Voxels(_))
+            && has_sparse_encoder(lidar)?
         {
             text += &comments(&encoder_of(&channel.name, lidar)?);
         }
@@ -291,8 +291,8 @@ fn class_names_of(name: &str, camera: &CameraConfig) -> String {
 /// The sparse encoder of a channel, layer by layer. The configuration may be checked where
 /// the networks are not.
 fn encoder_of(name: &str, config: &LidarConfig) -> Result<String> {
-    let path = config.encoder_path.display();
-    if !config.encoder_path.exists() {
+    let path = config.encoder_file().display();
+    if !config.encoder_file().exists() {
         return Ok(format!("{name}: the encoder {path} is not there, its layers are not known\n"));
     }
     let plan = voxels::plan(config).map_err(|error| {
@@ -300,6 +300,17 @@ fn encoder_of(name: &str, config: &LidarConfig) -> Result<String> {
         Error::new(error.kind(), error.stage(), message)
     })?;
     Ok(format!("{name}: encoder {path}\n\n{}", plan.listing()))
+}
+
+/// Whether the layers of a sparse encoder are listed: of a file without them, or that is not there, none are.
+fn has_sparse_encoder(config: &LidarConfig) -> Result<bool> {
+    match &config.facts.encoder {
+        EncoderFacts::Voxels(_) => Ok(true),
+        EncoderFacts::None(_) if config.model_path.is_file() => {
+            sparse::is_detector(&config.model_path)
+        }
+        EncoderFacts::None(_) | EncoderFacts::Pillars(_) => Ok(false),
+    }
 }
 
 /// Text as comments of a YAML file.

@@ -121,6 +121,11 @@ impl LidarConfig {
         }
     }
 
+    /// The file of a sparse encoder, which of a head without one is the network's.
+    pub fn encoder_file(&self) -> &Path {
+        if self.facts.encoder.has_file() { &self.encoder_path } else { &self.model_path }
+    }
+
     /// The files of the networks with their names in diagnostics: the encoder, if any, then the
     /// network.
     pub fn model_paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::class_vectors;
 use super::efficient_nms::{self, read_if_named};
 use super::onnx::{DataType, Model, write};
+use super::sparse;
 use super::view_decoder::plugin;
 use det_post_types::{ClassVectors, Result};
 
@@ -16,9 +17,9 @@ const INPUT: &str = "orig_target_sizes";
 /// The number of i32 among the element types of the schema.
 const I32: i64 = 6;
 
-/// The network as engines load it, where that is not as it stands in the file: without the
-/// suppression or the view decoder at its end, or with a size or the vectors of classes in place of
-/// an input.
+/// The network as engines load it, where that is not as it is in the file: without the sparse encoder at its
+/// beginning, without the suppression or the view decoder at its end, or with a size or the vectors of classes in
+/// place of an input.
 ///
 /// # Errors
 /// `Model` when the file cannot be read or is not of the format, or has no input for the vectors.
@@ -29,7 +30,10 @@ pub(super) fn adapted(path: &Path, classes: Option<&ClassVectors>) -> Result<Opt
     if let Some(bytes) = efficient_nms::cut(path)? {
         return Ok(Some(bytes));
     }
-    match plugin::cut(path)? {
+    if let Some(bytes) = plugin::cut(path)? {
+        return Ok(Some(bytes));
+    }
+    match sparse::behind_map(path)? {
         Some(bytes) => Ok(Some(bytes)),
         None => with_constant(path),
     }

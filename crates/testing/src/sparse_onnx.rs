@@ -12,8 +12,10 @@ use det_post_types::ElementType;
 pub struct File {
     /// Inputs of the graph.
     pub inputs: Vec<(String, ElementType, Vec<i64>)>,
-    /// Outputs of the graph.
+    /// Outputs of the graph: floats.
     pub outputs: Vec<(String, Vec<i64>)>,
+    /// Outputs of 64-bit integers, after the others.
+    pub integer_outputs: Vec<(String, Vec<i64>)>,
     /// Constants of floats.
     pub constants: Vec<(String, Vec<i64>, Vec<f32>)>,
     /// Constants of integers.
@@ -57,6 +59,9 @@ impl File {
         }
         for (name, dims) in &self.outputs {
             graph = graph.output(name, ElementType::F32, dims);
+        }
+        for (name, dims) in &self.integer_outputs {
+            graph = graph.output(name, ElementType::I64, dims);
         }
         for (name, dims, values) in &self.constants {
             graph = if self.half {

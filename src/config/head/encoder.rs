@@ -171,11 +171,11 @@ impl EncoderFacts {
         }
     }
 
-    /// Whether channels have the options of a sparse encoder.
+    /// Whether channels have the options of a sparse encoder, which may be in the network's file.
     pub(in crate::config) fn is_sparse(&self) -> bool {
         match self {
-            Self::Pillars(_) | Self::None(_) => false,
-            Self::Voxels(_) => true,
+            Self::Pillars(_) => false,
+            Self::Voxels(_) | Self::None(_) => true,
         }
     }
 

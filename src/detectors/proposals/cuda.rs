@@ -6,7 +6,7 @@ use crate::config::LidarConfig;
 use crate::detectors::frame_stream::FrameInProgress;
 use crate::detectors::lidar::{self, DeviceMapEncoder, LidarHead, voxelize_params};
 use det_post_infer::Engine;
-use det_post_infer::device::{DeviceEngine, StagedOutput};
+use det_post_infer::device::DeviceEngine;
 use det_post_ops::cloud::DevicePoints;
 use det_post_ops::cloud::voxel_points::cuda::{DeviceVoxelPoints, Workspace as WritePoints};
 use det_post_ops::cloud::voxelize::VoxelizeParams;
@@ -28,10 +28,7 @@ impl CudaDetector {
         let mut host = HostVoxels::new(config, stream, bind_inputs(config, engine.inputs())?)?;
         let min_voxels = voxel_point_facts(config)?.min_voxels;
         let mut engine = DeviceEngine::of_host_inputs(engine, stream, &host.views(min_voxels)?)?;
-        if let LidarHead::Proposals { outputs, .. } = &head {
-            let outputs = [outputs.boxes, outputs.scores, outputs.directions_or_labels];
-            engine.stage(&outputs.map(|position| StagedOutput { position, rows: None }))?;
-        }
+        head.stage(&mut engine)?;
         Self::with_head(config, stream, head, engine, |points, _, counters| {
             DeviceVoxelPointInput::new(config, host, points, counters)
         })

@@ -13,8 +13,12 @@
 //! same cloud gives the same bytes; Autoware's nodes shuffle points, and their order of voxels and
 //! the points that a full voxel keeps differ from run to run.
 //!
-//! Everything else is shared with [`lidar`](super::lidar). On a GPU the network runs on the CPU, between
-//! kernels: the memory of networks on a GPU has one shape for every frame, and holds floats.
+//! A file with sparse convolutions, as Autoware exports BEVFusion, is a detector of
+//! [`voxels`](super::voxels): its encoder runs as layers of our own, and an engine runs the network behind the map,
+//! on the GPU where it can. Any number of voxels will do then. On a GPU a network without them runs on the CPU,
+//! between kernels: the memory of networks on a GPU has one shape for every frame, and holds floats.
+//!
+//! Everything else is shared with [`lidar`](super::lidar).
 
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -24,10 +28,10 @@ pub use cpu::{CpuDetector, VoxelPointInput};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaDetector, DeviceVoxelPointInput};
 
-use super::Detector;
+use super::{Detector, voxels};
 use crate::config::{EncoderFacts, LidarConfig, VoxelPointFacts};
 use det_post_infer::ExpectedDim::{Any, Exactly};
-use det_post_infer::{Expected, Side, bind};
+use det_post_infer::{Expected, Side, bind, sparse};
 use det_post_ops::device::Device;
 #[cfg(doc)]
 use det_post_types::ProposalLayout;
@@ -40,6 +44,9 @@ use det_post_types::{ElementType, Error, ErrorKind, Result, TensorSpec};
 /// do not fit into the address space; `Argument` when the device has no implementation of the
 /// suppression or a limit is above the device's; `Device` when it has not enough memory.
 pub fn open(config: &LidarConfig, device: &Device) -> Result<Box<dyn Detector>> {
+    if sparse::is_detector(&config.model_path)? {
+        return voxels::open(config, device);
+    }
     let engine = det_post_infer::load(&config.model_path, &config.engine)?;
     Ok(match device {
         Device::Cpu => Box::new(CpuDetector::new(config, engine)?),

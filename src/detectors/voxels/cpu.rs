@@ -6,7 +6,7 @@ use std::thread;
 use super::{add_levels, map_dims, precision, transforms};
 use crate::config::LidarConfig;
 use crate::detectors::lidar::{self, MapEncoder, MapInput};
-use det_post_infer::sparse::{CpuEncoder, GridAxes, Plan};
+use det_post_infer::sparse::{CpuEncoder, Plan};
 use det_post_infer::{Engine, ExpectedDim};
 use det_post_ops::cloud::voxelize::Voxels;
 use det_post_ops::sparse::conv::Precision;
@@ -33,7 +33,6 @@ impl CpuDetector {
 pub struct VoxelMap {
     transforms: Vec<ChannelTransform>,
     means: Tensor,
-    axes: GridAxes,
     coordinates: Vec<[i32; 4]>,
     encoder: CpuEncoder,
 }
@@ -47,7 +46,6 @@ impl VoxelMap {
         Ok(Self {
             transforms: transforms(config)?,
             means: Tensor::zeros(ElementType::F32, &shape)?,
-            axes: plan.network().axes,
             coordinates: Vec::with_capacity(config.voxel_capacity),
             encoder: CpuEncoder::new(
                 plan,
@@ -72,14 +70,11 @@ impl MapEncoder for VoxelMap {
         map: &mut Tensor,
         report: &mut FrameReport,
     ) -> Result<()> {
-        let Self { transforms, means, axes, coordinates, encoder } = self;
+        let Self { transforms, means, coordinates, encoder } = self;
         report.time(Stage::VoxelMean, || voxel_mean(points, voxels, transforms, means))?;
         report.time(Stage::Encode, || {
-            let places = axes.of_zyx();
-            let cells = voxels.coordinates().iter().map(|&[x, y, z]| {
-                let [a, b, c] = places.map(|place| [z, y, x][place] as i32);
-                [0, a, b, c]
-            });
+            let cells = voxels.coordinates().iter();
+            let cells = cells.map(|&[x, y, z]| [0, z as i32, y as i32, x as i32]);
             coordinates.clear();
             coordinates.extend(cells);
             let num_values = voxels.len() * points.num_channels();

@@ -3,15 +3,17 @@
 use super::{add_levels, map_dims, precision, transforms};
 use crate::config::LidarConfig;
 use crate::detectors::frame_stream::FrameInProgress;
-use crate::detectors::lidar::{self, DeviceMapEncoder, EncoderIo, load_network, voxelize_params};
+use crate::detectors::lidar::{
+    self, DeviceMapEncoder, EncoderIo, LidarHead, load_network, voxelize_params,
+};
 use det_post_infer::device::DeviceEngine;
-use det_post_infer::sparse::{CudaEncoder, GridAxes, Plan};
+use det_post_infer::sparse::{CudaEncoder, Plan};
 use det_post_ops::cloud::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
 use det_post_ops::device::cuda::{DeviceBuffer, Graph, Stream};
 use det_post_ops::sparse::conv::Precision;
 use det_post_ops::sparse::rulebook::cuda::Cells;
 use det_post_ops::sparse::voxel_mean::cuda::Workspace as VoxelMean;
-use det_post_types::{Error, ErrorKind, FrameReport, Result, Stage, Transfer};
+use det_post_types::{FrameReport, Result, Stage, Transfer};
 
 /// Detects objects in point clouds on a GPU.
 pub type CudaDetector = lidar::CudaDetector<DeviceVoxelMap>;
@@ -22,7 +24,9 @@ impl CudaDetector {
     /// # Errors
     /// As [`super::open`].
     pub fn load(config: &LidarConfig, plan: Plan, stream: &Stream) -> Result<Self> {
-        let engine = load_network(&config.model_path, &config.engine, stream, &map_dims(&plan))?;
+        let mut engine =
+            load_network(&config.model_path, &config.engine, stream, &map_dims(&plan))?;
+        LidarHead::of_outputs(config, engine.outputs())?.stage(&mut engine)?;
         Self::new(config, plan, stream, engine)
     }
 
@@ -52,14 +56,6 @@ pub struct DeviceVoxelMap {
 impl DeviceVoxelMap {
     fn new(config: &LidarConfig, plan: Plan, ends: EncoderIo<'_>) -> Result<Self> {
         let EncoderIo { points, map, counters } = ends;
-        let axes = plan.network().axes;
-        if axes != GridAxes::Zyx {
-            let message = format!(
-                "the axes of the encoder's grid must be z y x on a GPU, found {axes}; the CPU \
-                 takes any order"
-            );
-            return Err(Error::new(ErrorKind::Argument, "encoder", message));
-        }
         let params = voxelize_params(config);
         let stream = points.stream();
         let mut voxels = DeviceVoxels::new(stream, &params, points.capacity())?;

@@ -2,9 +2,10 @@
 //! into a map (CenterPoint and SECOND as OpenPCDet, mmdetection3d and det3d have them).
 //!
 //! The encoder runs as layers of our own ([`det_post_infer::sparse`]), from one
-//! of NVIDIA's scn files or of Autoware's. Everything else is that of
+//! of NVIDIA's scn files or of Autoware's, on a grid with the axes z y x. Everything else is as in
 //! [`lidar`](super::lidar). The map has rows along y, columns along x, and channel
-//! `c * D + z`.
+//! `c * D + z`; where encoder and network are one file ([`proposals`](super::proposals)), it is as the
+//! network has it.
 //!
 //! The sites of every level, and what a capacity dropped of them, are in the report of the
 //! frame. With `encoder.precision` `f32` both devices give the network the same map, bit for
@@ -37,8 +38,7 @@ use det_post_types::{
 /// # Errors
 /// `Io` or `Model` when the encoder or the network cannot be loaded or does not fit its head;
 /// `Config` when there are not as many capacities as levels, or they do not fit into memory; `Argument` when the device has
-/// no implementation of the suppression or of the axes of the encoder's grid, or a limit is
-/// above the device's; `Device` when it has not enough memory.
+/// no implementation of the suppression, or a limit is above the device's; `Device` when it has not enough memory.
 pub fn open(config: &LidarConfig, device: &Device) -> Result<Box<dyn Detector>> {
     let plan = plan(config)?;
     Ok(match device {
@@ -73,12 +73,16 @@ fn check_memory(plan: &Plan, available: Option<u64>) -> Result<()> {
 
 /// The transform of each channel of a point.
 fn transforms(config: &LidarConfig) -> Result<Vec<ChannelTransform>> {
-    let EncoderFacts::Voxels(voxels) = &config.facts.encoder else {
-        let message = format!("head {}: its encoder takes no voxels", config.head);
-        return Err(Error::new(ErrorKind::Config, "voxels", message));
+    let of_intensity = match &config.facts.encoder {
+        EncoderFacts::Voxels(voxels) => voxels.intensity_transform,
+        EncoderFacts::None(_) => ChannelTransform::Identity,
+        EncoderFacts::Pillars(_) => {
+            let message = format!("head {}: its encoder takes no voxels", config.head);
+            return Err(Error::new(ErrorKind::Config, "voxels", message));
+        }
     };
     let channels = config.facts.point_channels.iter().map(|channel| match channel {
-        PointChannel::Intensity => voxels.intensity_transform,
+        PointChannel::Intensity => of_intensity,
         _ => ChannelTransform::Identity,
     });
     Ok([ChannelTransform::Identity; 3].into_iter().chain(channels).collect())
@@ -93,7 +97,7 @@ fn precision(config: &LidarConfig, auto: Precision) -> Precision {
         EncoderPrecision::F16 => Precision::F16,
         EncoderPrecision::Bf16 => Precision::Bf16,
     };
-    tracing::info!("encoder {}: computes in {precision:?}", config.encoder_path.display());
+    tracing::info!("encoder {}: computes in {precision:?}", config.encoder_file().display());
     precision
 }
 

@@ -12,15 +12,16 @@ use det_post_types::{Error, ErrorKind, FrameReport, PointChannel, Result};
 /// of its map are not those of the head; `Config` when there are not as many capacities as
 /// levels.
 pub fn plan(config: &LidarConfig) -> Result<Plan> {
-    let file = sparse::load(&config.encoder_path)?;
-    let path = config.encoder_path.display();
-    if file.rest.is_some() {
+    let file = sparse::load(config.encoder_file())?;
+    let path = config.encoder_file().display();
+    let has_file = config.facts.encoder.has_file();
+    if has_file && file.rest.is_some() {
         tracing::info!("encoder {path}: the network behind its map is not used, model_path is");
     }
     let checked = check(&file, &config.facts)
         .map_err(|message| Error::new(ErrorKind::Model, "encoder", format!("{path}: {message}")));
     checked?;
-    let network = file.network;
+    let network = file.network.in_zyx();
     let capacities = capacities(config, &network)?;
     tracing::info!(
         "encoder {path}: {}, {} operations on {} levels",
@@ -50,19 +51,27 @@ fn check(file: &SparseFile, facts: &LidarFacts) -> std::result::Result<(), Strin
         return Err(format!("its point channels are {found}, the head's are {names}"));
     }
     check_grid(network, facts)?;
-    let places = network.axes.of_zyx();
-    if network.map.axes.map(|axis| places[axis]) != [0, 1, 2] {
-        let [depth, rows, columns] = network.map.axes.map(|axis| ["z", "y", "x"][places[axis]]);
-        return Err(format!(
-            "its map has depth along {depth}, rows along {rows} and columns along {columns}; \
-             heads are decoded from z, y and x"
-        ));
+    if facts.encoder.has_file() {
+        check_map(network)?;
     }
     if network.levels.len() > FrameReport::MAX_LEVELS {
         let num_levels = network.levels.len();
         return Err(format!("{num_levels} levels exceed the limit of {}", FrameReport::MAX_LEVELS));
     }
     Ok(())
+}
+
+/// The map of an encoder in a file of its own is decoded as rows along y and columns along x.
+fn check_map(network: &SparseNetwork) -> std::result::Result<(), String> {
+    let places = network.axes.of_zyx();
+    if network.map.axes.map(|axis| places[axis]) == [0, 1, 2] {
+        return Ok(());
+    }
+    let [depth, rows, columns] = network.map.axes.map(|axis| ["z", "y", "x"][places[axis]]);
+    Err(format!(
+        "its map has depth along {depth}, rows along {rows} and columns along {columns}; \
+         heads are decoded from z, y and x"
+    ))
 }
 
 /// The grid has the cells of the head's, and along z one more or not: the original networks

@@ -13,6 +13,7 @@
 //! buffers. Batch size is 1.
 
 mod autoware;
+mod axes;
 mod builder;
 mod constants;
 mod cpu;
@@ -35,6 +36,7 @@ pub use operation::{
 };
 pub use plan::{Memory, Plan, PlannedRulebook, Step, StepKind};
 
+use crate::efficient_nms::read_if_named;
 use crate::load_layers;
 use crate::onnx::Model;
 use det_post_types::{Error, ErrorKind, Result};
@@ -112,6 +114,29 @@ pub fn parse(bytes: &[u8]) -> Result<SparseFile> {
     };
     let point_channels = point_channels(&model, network.input_channels())?;
     Ok(SparseFile { network, dialect, point_channels, rest })
+}
+
+/// A name in every file of Autoware's nodes.
+const MAKES_RULEBOOK: &str = "GetIndicePairs";
+
+/// The network behind the map of a file that holds a whole detector; `None` for every other file.
+///
+/// # Errors
+/// `Model` as [`parse`], of a file with Autoware's nodes; the message names the file.
+pub(super) fn behind_map(path: &Path) -> Result<Option<Vec<u8>>> {
+    match read_if_named(path, MAKES_RULEBOOK)? {
+        Some(_) => Ok(load(path)?.rest),
+        None => Ok(None),
+    }
+}
+
+/// Whether a file holds a whole detector: a sparse encoder in Autoware's nodes, and the network behind its map,
+/// which is what [`crate::load`] loads of it.
+///
+/// # Errors
+/// `Model` when the file cannot be read, and as [`parse`] of a file with Autoware's nodes.
+pub fn is_detector(path: &Path) -> Result<bool> {
+    behind_map(path).map(|network| network.is_some())
 }
 
 fn point_channels(model: &Model<'_>, num_expected: usize) -> Result<Option<Vec<String>>> {

@@ -1,7 +1,7 @@
 //! Decoding of lidar heads on a GPU.
 
 use super::{LidarHead, refuse};
-use det_post_infer::device::DeviceEngine;
+use det_post_infer::device::{DeviceEngine, StagedOutput};
 use det_post_ops::decode::anchor::cuda::Workspace as AnchorWorkspace;
 use det_post_ops::decode::center::cuda::{Motion, Workspace as CenterWorkspace};
 use det_post_ops::decode::gather::cuda::OutputAttributes;
@@ -55,6 +55,17 @@ impl LidarHead {
                 Ok(LidarDecoder::Proposals(workspace))
             }
         }
+    }
+
+    /// Lets kernels read the outputs of proposals through host memory, since labels are integers. Nothing changes
+    /// for other heads.
+    ///
+    /// # Errors
+    /// As of [`DeviceEngine::stage`].
+    pub fn stage(&self, engine: &mut DeviceEngine) -> Result<()> {
+        let Self::Proposals { outputs, .. } = self else { return Ok(()) };
+        let outputs = [outputs.boxes, outputs.scores, outputs.directions_or_labels];
+        engine.stage(&outputs.map(|position| StagedOutput { position, rows: None }))
     }
 
     /// Queues the decoding of an engine's outputs into `candidates`: to be recorded, not
