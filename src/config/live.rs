@@ -106,15 +106,9 @@ impl LiveConfig {
                 Live,
                 flag(),
                 false,
-                "Whether live frames are skipped while no output has a subscriber.",
+                "Whether frames are skipped while no output has a subscriber.",
             ),
-            is_enabled: p.value(
-                "enabled",
-                Live,
-                flag(),
-                true,
-                "Whether frames are processed; otherwise a node skips them, and a replay leaves the channel out.",
-            ),
+            is_enabled: p.value("enabled", Live, flag(), true, "Whether frames are processed."),
             enable_service: p.optional(
                 "enable_service",
                 Fixed,

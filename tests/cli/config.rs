@@ -971,9 +971,9 @@ fn the_manual_has_every_key_of_every_kind_once() {
         "lidar and surround channels",
         "lidar channels",
     ];
-    let of_none = of_clouds;
+    let of_none = [&of_clouds[..], &["lidar channels, voxels and none"]].concat();
     let of_clouds = [&of_clouds[..], &["lidar channels, pillars and voxels"]].concat();
-    let of_voxels = [&of_clouds[..], &["lidar channels, voxels"]].concat();
+    let of_voxels = [&of_clouds[..], &["lidar channels, voxels and none"]].concat();
     let of_images = [
         "every channel",
         "camera and surround channels",

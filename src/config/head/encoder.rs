@@ -267,7 +267,7 @@ impl VoxelPointFacts {
                 Fixed,
                 integer(1..=1 << 20),
                 1,
-                "Frames with fewer voxels are dropped.",
+                "Frames with fewer are dropped, without sparse convolutions.",
             ),
         }
     }

@@ -1,5 +1,5 @@
 //! Boxes in space from voxels: a network of sparse convolutions turns the means of voxels
-//! into a map (CenterPoint and SECOND as OpenPCDet, mmdetection3d and det3d have them).
+//! into a map (CenterPoint and SECOND as OpenPCDet, mmdetection3d and det3d have them, BEVFusion as Autoware has it).
 //!
 //! The encoder runs as layers of our own ([`det_post_infer::sparse`]), from one
 //! of NVIDIA's scn files or of Autoware's, on a grid with the axes z y x. Everything else is as in
