@@ -60,9 +60,8 @@ impl List {
     /// Copies values to the list, which grows, and waits.
     fn write(&mut self, stream: &Stream, values: &[u32]) -> Result<()> {
         grow(stream, &mut self.values, values.len())?;
-        self.values.write(values)?;
         self.len = values.len();
-        Ok(())
+        if values.is_empty() { Ok(()) } else { self.values.write(values) }
     }
 
     fn input(&self, stream: &Stream) -> Result<In<'_, u32>> {
@@ -118,7 +117,8 @@ impl Table {
 
     /// Makes the scratch memory large enough for so many channels.
     fn reserve(&mut self, stream: &Stream, num_channels: usize) -> Result<()> {
-        let num_slabs = num_channels.div_ceil(slab(num_channels) as usize);
+        // No number of channels up to this one has more blocks.
+        let num_slabs = num_channels.div_ceil(MAX_SLAB as usize);
         grow(stream, &mut self.sums, self.parts.len.saturating_mul(num_channels))?;
         grow(stream, &mut self.tickets, self.long_cells.len.saturating_mul(num_slabs))
     }
