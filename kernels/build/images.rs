@@ -27,6 +27,7 @@ pub const IMAGES: [(&str, &[&str]); 6] = [
         "surround",
         &[
             "view/attention",
+            "view/bev_pool",
             "view/channels_last",
             "decode/query",
             "decode/streampetr",

@@ -321,6 +321,33 @@ def scatter(
     features: A, coordinates: A, shape: Sequence[int], *, batch_size: int = 1
 ) -> A: ...
 
+class BevPool:
+    def __new__(
+        cls,
+        intrinsics: Any,
+        lidar_from_camera: Any,
+        *,
+        image_size: tuple[int, int],
+        feature_size: tuple[int, int],
+        dbound: Sequence[float],
+        xbound: Sequence[float],
+        ybound: Sequence[float],
+        zbound: Sequence[float],
+        image_augmentation: Any = None,
+        lidar_augmentation: Any = None,
+        rows: Literal["x", "y"] = "x",
+    ) -> Self: ...
+    @property
+    def num_points(self) -> int: ...
+    @property
+    def num_outside(self) -> int: ...
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+
+def bev_pool(
+    depth: A, features: A, pool: BevPool, *, present: Sequence[bool] | None = None
+) -> A: ...
+
 class Camera:
     def __new__(
         cls,

@@ -19,6 +19,7 @@
 | :func:`voxel_mean` | points to voxels and the means of their points |
 | :class:`Sites`, :class:`Rulebook`, :class:`SparseWeights`, :func:`sparse_conv` | sparse convolution |
 | :func:`sparse_max_pool`, :func:`indice_pairs` | sparse pooling; the pairs of a rulebook by tap |
+| :class:`BevPool`, :func:`bev_pool` | depths and features of cameras to a map seen from above |
 | :func:`to_map`, :func:`scatter` | features at sites, or at cells, to a dense map |
 
 Inputs are contiguous arrays, float32 unless said otherwise. They are read where they are and not
@@ -37,10 +38,12 @@ from typing import Any
 
 from . import _arrays as arrays
 from ._ops import (
+    BevPool,
     Rulebook,
     Sites,
     SparseWeights,
     batched_nms,
+    bev_pool,
     box_overlaps,
     circle_nms,
     decode_anchor,
@@ -67,10 +70,12 @@ from ._ops import (
 )
 
 __all__ = [
+    "BevPool",
     "Rulebook",
     "Sites",
     "SparseWeights",
     "batched_nms",
+    "bev_pool",
     "box_overlaps",
     "circle_nms",
     "decode_anchor",

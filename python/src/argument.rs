@@ -36,6 +36,28 @@ pub fn one_of<T: Copy>(name: &str, found: &str, choices: &[(&str, T)]) -> PyResu
     })
 }
 
+/// A matrix as rows; a further row or column is left out.
+///
+/// # Errors
+/// `ValueError` for another size.
+pub fn matrix<const ROWS: usize, const COLUMNS: usize>(
+    name: &str,
+    rows: &[Vec<f64>],
+) -> PyResult<[[f64; COLUMNS]; ROWS]> {
+    let mut found = [[0.0; COLUMNS]; ROWS];
+    let fits = (ROWS..=ROWS + 1).contains(&rows.len())
+        && rows.iter().all(|row| (COLUMNS..=COLUMNS + 1).contains(&row.len()));
+    if !fits {
+        let sides = (rows.len(), rows.first().map_or(0, Vec::len));
+        let message = format!("{name} has a matrix of {sides:?}; {ROWS} by {COLUMNS} are required");
+        return Err(PyValueError::new_err(message));
+    }
+    for (to, from) in found.iter_mut().zip(rows) {
+        to.copy_from_slice(&from[..COLUMNS]);
+    }
+    Ok(found)
+}
+
 /// The name of an element type in numpy and torch.
 pub fn dtype_name(dtype: DLDataType) -> String {
     use dlpark::ffi::DLDataTypeCode as Code;

@@ -5,6 +5,7 @@
 
 mod argument;
 mod array;
+mod bev_pool;
 mod channel;
 mod cloud;
 mod column;
@@ -26,6 +27,8 @@ mod views;
 mod _ops {
     #[pymodule_export]
     use crate::array::Output;
+    #[pymodule_export]
+    use crate::bev_pool::{BevPool, bev_pool};
     #[pymodule_export]
     use crate::cloud::{pillar_features, voxel_mean, voxelize};
     #[pymodule_export]

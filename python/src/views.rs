@@ -17,6 +17,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::argument::matrix;
 use crate::array::{GpuInput, Input, Output, gpu_of};
 use crate::channel::chosen;
 use crate::detector::isometry;
@@ -52,25 +53,6 @@ impl Copied {
             quality: queries.quality.map(<[f32]>::to_vec),
         }
     }
-}
-
-/// Rows of a matrix of `ROWS` rows, or of one with a further row.
-fn rows<const ROWS: usize, const COLUMNS: usize>(
-    name: &str,
-    matrix: &[Vec<f64>],
-) -> PyResult<[[f64; COLUMNS]; ROWS]> {
-    let mut found = [[0.0; COLUMNS]; ROWS];
-    let fits = (ROWS..=ROWS + 1).contains(&matrix.len())
-        && matrix.iter().all(|row| (COLUMNS..=COLUMNS + 1).contains(&row.len()));
-    if !fits {
-        let sides = (matrix.len(), matrix.first().map_or(0, Vec::len));
-        let message = format!("{name} has a matrix of {sides:?}; {ROWS} by {COLUMNS} are required");
-        return Err(PyValueError::new_err(message));
-    }
-    for (to, from) in found.iter_mut().zip(matrix) {
-        to.copy_from_slice(&from[..COLUMNS]);
-    }
-    Ok(found)
 }
 
 /// What a frame is to the one before.
@@ -246,9 +228,9 @@ impl ViewDecoder {
             return Err(PyValueError::new_err(message));
         }
         let camera = |index: usize| {
-            let of_camera = intrinsics.as_ref().map(|all| rows("intrinsics", &all[index]));
+            let of_camera = intrinsics.as_ref().map(|all| matrix("intrinsics", &all[index]));
             Ok(ArrayCamera {
-                image_from_base: rows("image_from_base", &image_from_base[index])?,
+                image_from_base: matrix("image_from_base", &image_from_base[index])?,
                 intrinsics: of_camera.transpose()?,
                 is_present: present.as_ref().is_none_or(|all| all[index]),
             })

@@ -15,6 +15,7 @@ if not torch.cuda.is_available():
     pytest.skip("no GPU", allow_module_level=True)
 
 from test_batches import images, raw_outputs, v8  # noqa: E402
+from test_bev_pool import inputs, pool_of  # noqa: E402
 from test_gpu import GRID, coordinates_of, equal, on_gpu, scene  # noqa: E402
 
 KINDS = ["torch", "cupy"]
@@ -235,3 +236,27 @@ def test_results_are_complete_on_any_stream() -> None:
         with torch.cuda.stream(side):
             total = float(map_.sum(dtype=torch.float64))
         assert total == len(sites) * 8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_maps_of_cameras_are_those_of_the_cpu(kind: str) -> None:
+    pool, here = pool_of(), pool_of()
+    for element in (np.float32, np.float16):
+        depth, features = (array.astype(element) for array in inputs())
+        for present in (None, [False, True, True], None):
+            # Fewer channels, then more: the memory of a pool grows.
+            for channels in (3, 7):
+                rows = np.ascontiguousarray(features[..., :channels])
+                found = ops.bev_pool(placed(kind)(depth), placed(kind)(rows), pool, present=present)
+                equal(found, ops.bev_pool(depth, rows, here, present=present))
+    mixed = placed(kind)(depth), placed(kind)(rows.astype(np.float32))
+    with pytest.raises(ValueError, match="float16 is required"):
+        ops.bev_pool(*mixed, pool)
+
+
+def test_maps_of_bfloat16_are_those_of_the_cpu() -> None:
+    tensors = [torch.from_numpy(array).bfloat16() for array in inputs()]
+    expected = ops.bev_pool(*tensors, pool_of())
+    found = ops.bev_pool(*(tensor.cuda() for tensor in tensors), pool_of())
+    assert found.is_cuda and found.dtype == torch.bfloat16
+    np.testing.assert_array_equal(bits(found), bits(expected))

@@ -5,6 +5,7 @@
 //! add one, add a row to the list of its op (or a file beside the others and a
 //! line in [`cases`]).
 
+mod bev_pool;
 mod case;
 mod decode;
 mod decompress;
@@ -66,6 +67,7 @@ fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     lidar::cases(bench, device)?;
     sparse::cases(bench, device)?;
     views::cases(bench, device)?;
+    bev_pool::cases(bench, device)?;
     frame::cases(bench, device)?;
     #[cfg(feature = "cuda")]
     if let Device::Cuda(device) = device {

@@ -4,6 +4,7 @@
 //! on its current stream, and until the call returns, so that its results are ready for any stream
 //! and its inputs may be freed. Kernels and memory are kept for the calls that follow.
 
+mod bev_pool;
 mod decode;
 mod letterbox;
 mod overlaps;
@@ -21,6 +22,7 @@ use crate::array::{FloatType, GpuInput, GpuScope};
 use crate::error::raised;
 use crate::library::cast;
 
+pub use self::bev_pool::bev_pool;
 pub use self::decode::{
     YoloHead, YoloSessions, decode_anchor, decode_center, decode_query, decode_streampetr,
     decode_yolo,

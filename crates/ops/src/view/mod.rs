@@ -1,6 +1,7 @@
-//! Decoders of boxes from the feature maps of several cameras.
+//! The feature maps of several cameras: decoders of boxes, and maps seen from above.
 
 pub mod attention;
+pub mod bev_pool;
 pub mod channels_last;
 pub mod detr3d_block;
 pub mod layer_norm;

@@ -9,6 +9,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod attention;
+mod bev_pool;
 mod camera_frame;
 mod candidate_arrays;
 mod channels_last;
