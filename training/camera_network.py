@@ -1,5 +1,7 @@
 """A small anchor-free detector with the export head of YOLOv8."""
 
+from typing import NamedTuple
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -61,15 +63,24 @@ class CameraNetwork(nn.Module):
         self.register_buffer("points", points)
         self.register_buffer("strides", strides)
 
-    def forward(self, image):
-        x4 = self.stem(image)
+    def features(self, image):
+        """Maps of strides 2, 4, 8, 16 and 32."""
+        x2 = self.stem[0](image)
+        x4 = self.stem[1:](x2)
         x8 = self.down8(x4)
         x16 = self.down16(x8)
         x32 = self.down32(x16)
         x16 = self.merge16(x16 + up(self.lateral16(x32)))
         x8 = self.merge8(x8 + up(self.lateral8(x16)))
         x4 = self.merge4(x4 + up(self.lateral4(x8)))
-        levels = [branch(x) for branch, x in zip(self.branches, (x4, x8, x16, x32))]
+        return x2, x4, x8, x16, x32
+
+    def forward(self, image):
+        _, *levels = self.features(image)
+        return self.predictions(levels)
+
+    def predictions(self, levels):
+        levels = [branch(x) for branch, x in zip(self.branches, levels)]
         edges, classes = zip(*levels)
         return torch.cat(edges, dim=2), torch.cat(classes, dim=2)
 
@@ -109,18 +120,26 @@ class Exported(nn.Module):
         self.network = network
 
     def forward(self, images):
-        edges, classes = self.network(images)
+        return self.rows(*self.network(images))
+
+    def rows(self, edges, classes):
         corners = boxes_of(edges, self.network.points, self.network.strides).transpose(1, 2)
         first, second = corners[:, :2], corners[:, 2:]
         return torch.cat([(first + second) / 2, second - first, classes.sigmoid()], dim=1)
 
 
 def iou(a, b, eps=1e-6):
-    """IoU and complete IoU (with distance and shape) of boxes by corners."""
-    size_a, size_b = a[..., 2:] - a[..., :2], b[..., 2:] - b[..., :2]
+    """IoU of boxes by corners."""
     overlap = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2]))
     overlap = overlap.clamp(min=0).prod(dim=-1)
-    plain = overlap / (size_a.prod(dim=-1) + size_b.prod(dim=-1) - overlap + eps)
+    area_a, area_b = ((box[..., 2:] - box[..., :2]).prod(dim=-1) for box in (a, b))
+    return overlap / (area_a + area_b - overlap + eps)
+
+
+def complete_iou(a, b, eps=1e-6):
+    """IoU with distance and shape."""
+    plain = iou(a, b, eps)
+    size_a, size_b = a[..., 2:] - a[..., :2], b[..., 2:] - b[..., :2]
     hull = torch.maximum(a[..., 2:], b[..., 2:]) - torch.minimum(a[..., :2], b[..., :2])
     diagonal = (hull**2).sum(dim=-1) + eps
     apart = ((a[..., :2] + a[..., 2:] - b[..., :2] - b[..., 2:]) ** 2).sum(dim=-1) / 4
@@ -129,7 +148,14 @@ def iou(a, b, eps=1e-6):
     shape = 4 / torch.pi**2 * (angle_a - angle_b) ** 2
     with torch.no_grad():
         alpha = shape / (1 - plain + shape + eps)
-    return plain, plain - apart / diagonal - alpha * shape
+    return plain - apart / diagonal - alpha * shape
+
+
+def contains(boxes, points):
+    """Whether boxes [B, M, 4] contain points [N, 2]: [B, M, N]."""
+    x, y = points[:, 0], points[:, 1]
+    left, top, right, bottom = boxes[..., None].unbind(dim=2)
+    return (x > left) & (x < right) & (y > top) & (y < bottom)
 
 
 def assign(scores, boxes, truth, truth_class, is_truth, points, top=10):
@@ -137,18 +163,17 @@ def assign(scores, boxes, truth, truth_class, is_truth, points, top=10):
     it should score.
 
     scores [B, N, K] and boxes [B, N, 4] are predictions, truth [B, M, 4] with
-    a mask [B, M]. Returns indices [B, N], a mask [B, N], wanted scores [B, N].
+    a mask [B, M]. Returns indices [B, N], a mask [B, N], wanted scores [B, N];
+    and by truth its best anchors and whether they learn it, [B, M, top] each.
     """
-    left_top = points[None, None] - truth[:, :, None, :2]
-    right_bottom = truth[:, :, None, 2:] - points[None, None]
-    inside = (torch.cat([left_top, right_bottom], dim=-1).amin(dim=-1) > 0) & is_truth[..., None]
+    inside = contains(truth, points) & is_truth[..., None]
     # An object so small that no point lies in it takes the nearest ones.
     center = (truth[..., :2] + truth[..., 2:]) / 2
     away = ((points[None, None] - center[:, :, None]) ** 2).sum(dim=-1)
     nearest = away <= 4.0**2
     inside = torch.where(inside.sum(dim=-1, keepdim=True) < 4, nearest & is_truth[..., None], inside)
 
-    overlap, _ = iou(boxes[:, None], truth[:, :, None])
+    overlap = iou(boxes[:, None], truth[:, :, None])
     index = truth_class[:, :, None].expand(-1, -1, points.shape[0])
     score = scores.transpose(1, 2).gather(1, index)
     metric = score.sqrt() * overlap.clamp(min=1e-6) ** 6 * inside
@@ -165,33 +190,49 @@ def assign(scores, boxes, truth, truth_class, is_truth, points, top=10):
     strongest = metric.amax(dim=-1, keepdim=True)
     highest = (overlap * mine).amax(dim=-1, keepdim=True)
     wanted = (metric / (strongest + 1e-9) * highest).amax(dim=1)
-    return owner, is_owned, wanted
+    learners = best.indices, mine.gather(-1, best.indices)
+    return owner, is_owned, wanted, learners
+
+
+class Learners(NamedTuple):
+    """The anchors that learn an object, of each image."""
+
+    rows: torch.Tensor  # the objects, as rows of the truth [B, R]
+    anchors: torch.Tensor  # [B, R, top]
+    shares: torch.Tensor  # the weights of the anchors [B, R, top], in sum 1 or less
+
+
+def first_rows(wanted):
+    """The rows of a mask [B, M], as many for each image as the most: indices [B, R], the mask of these."""
+    num = max(1, int(wanted.sum(dim=1).max()))
+    rows = wanted.int().argsort(dim=1, descending=True, stable=True)[:, :num]
+    return rows, wanted.gather(1, rows)
 
 
 def losses(edges, classes, network, truth, truth_class, is_truth, is_ignored):
-    """Classes, boxes and distributions; regions of ignored truth do not count
-    against a detection."""
+    """Losses of classes, boxes and distributions, and `Learners`; regions of ignored truth do not
+    count against a detection."""
     points, strides = network.points, network.strides
     edges, classes = edges.float(), classes.float().transpose(1, 2)
     boxes = boxes_of(edges, points, strides)
     with torch.no_grad():
-        owner, is_owned, wanted = assign(
-            classes.sigmoid(), boxes.detach(), truth, truth_class, is_truth & ~is_ignored, points
+        rows, is_learned = first_rows(is_truth & ~is_ignored)
+        goal_box, goal_class = truth.gather(1, rows[..., None].expand(-1, -1, 4)), truth_class.gather(1, rows)
+        owner, is_owned, wanted, (anchors, learns) = assign(
+            classes.sigmoid(), boxes.detach(), goal_box, goal_class, is_learned, points
         )
-        goal_class = truth_class.gather(1, owner)
-        goal = F.one_hot(goal_class, len(CLASSES)) * (wanted * is_owned)[..., None]
-        goal_box = truth.gather(1, owner[..., None].expand(-1, -1, 4))
-        left_top = points[None, None] - truth[:, :, None, :2]
-        right_bottom = truth[:, :, None, 2:] - points[None, None]
-        hides = torch.cat([left_top, right_bottom], dim=-1).amin(dim=-1) > 0
-        hides = (hides & (is_truth & is_ignored)[..., None]).any(dim=1)
+        goal = F.one_hot(goal_class.gather(1, owner), len(CLASSES)) * (wanted * is_owned)[..., None]
+        goal_box = goal_box.gather(1, owner[..., None].expand(-1, -1, 4))
+        rows_hidden, is_hidden = first_rows(is_truth & is_ignored)
+        hidden = truth.gather(1, rows_hidden[..., None].expand(-1, -1, 4))
+        hides = (contains(hidden, points) & is_hidden[..., None]).any(dim=1)
         judged = (is_owned | ~hides).float()[..., None]
     total = goal.sum().clamp(min=1)
     class_loss = F.binary_cross_entropy_with_logits(classes, goal, reduction="none")
     class_loss = (class_loss * judged).sum() / total
 
     weight = wanted[is_owned]
-    _, complete = iou(boxes[is_owned], goal_box[is_owned])
+    complete = complete_iou(boxes[is_owned], goal_box[is_owned])
     box_loss = ((1 - complete) * weight).sum() / total
 
     anchor, stride = points.expand(len(owner), -1, -1)[is_owned], strides.expand(len(owner), -1)[is_owned]
@@ -205,4 +246,5 @@ def losses(edges, classes, network, truth, truth_class, is_truth, is_ignored):
         logits, low + 1, reduction="none"
     ) * part
     edge_loss = (both.view(-1, 4).mean(dim=1) * weight).sum() / total
-    return class_loss, box_loss, edge_loss
+    shares = wanted[:, None].expand(-1, anchors.shape[1], -1).gather(-1, anchors) * learns / total
+    return (class_loss, box_loss, edge_loss), Learners(rows, anchors, shares)

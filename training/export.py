@@ -56,6 +56,26 @@ def open_batch(model: onnx.ModelProto) -> None:
             graph.node.remove(node)
 
 
+def halve(path: Path, least: int = 64) -> None:
+    """Stores the floating-point constants of a file that have `least` values or more as f16, each
+    followed by a Cast to f32: the file is half as large, and everything computes in f32."""
+    model = onnx.load(str(path))
+    graph, casts = model.graph, []
+    for constant in graph.initializer:
+        values = numpy_helper.to_array(constant)
+        if values.dtype != np.float32 or values.size < least:
+            continue
+        halves = values.astype(np.float16)
+        assert np.isfinite(halves).all(), constant.name
+        name = constant.name
+        constant.CopyFrom(numpy_helper.from_array(halves, f"{name}_f16"))
+        casts.append(helper.make_node("Cast", [f"{name}_f16"], [name], f"{name}_cast", to=onnx.TensorProto.FLOAT))
+    for cast in reversed(casts):
+        graph.node.insert(0, cast)
+    onnx.checker.check_model(model)
+    onnx.save(model, str(path))
+
+
 def export(
     network: nn.Module,
     example: torch.Tensor,

@@ -67,10 +67,11 @@ fn shipped_files_hold_the_defaults() {
 }
 
 #[test]
-fn the_demos_differ_in_their_lidar_network_alone() {
-    let [pillars, voxels] = ["demo.param.yaml", "demo_voxel.param.yaml"].map(|file| {
-        let lidar_files = ["lidar.encoder_path:=e", "lidar.model_path:=m"].map(str::to_owned);
-        let config = Config::load(&[shipped(file)], &lidar_files).unwrap();
+fn the_demos_differ_in_one_network_alone() {
+    let files = ["demo.param.yaml", "demo_voxel.param.yaml", "demo_masks.param.yaml"];
+    let [pillars, voxels, masks] = files.map(|file| {
+        let same = ["camera.model_path:=c", "lidar.encoder_path:=e", "lidar.model_path:=m"];
+        let config = Config::load(&[shipped(file)], &same.map(str::to_owned)).unwrap();
         config.to_yaml().lines().map(str::to_owned).collect::<Vec<_>>()
     });
     let only_in = |some: &[String], others: &[String]| {
@@ -79,6 +80,8 @@ fn the_demos_differ_in_their_lidar_network_alone() {
     };
     assert_eq!(only_in(&pillars, &voxels), ["head"]);
     assert!(only_in(&voxels, &pillars).contains(&"head".to_owned()));
+    assert_eq!(only_in(&pillars, &masks), ["head"]);
+    assert!(only_in(&masks, &pillars).contains(&"head".to_owned()));
 }
 
 #[test]
@@ -103,6 +106,7 @@ fn every_shipped_head_makes_a_channel_that_survives_its_own_yaml() {
         ("centerpoint_voxel_waymo", Some(5)),
         ("second_kitti", Some(4)),
         ("demo_camera", None),
+        ("demo_camera_seg", None),
         ("demo_lidar", Some(10)),
         ("demo_voxel", Some(5)),
     ] {

@@ -113,6 +113,11 @@ fn check_takes_any_file() {
     let network =
         ["images [?, 3, 384, 640]", "output0 [?, 9, 20400]", "head that fits: demo_camera"];
     typed("check models/camera.onnx", 0, &network);
+    let masks = ["output0 [?, 33, 20400]", "output1 [?, 24, 192, 320]"];
+    let masks = [&masks[..], &["head that fits: demo_camera_seg"]].concat();
+    typed("check models/camera_seg.onnx", 0, &masks);
+    let of_masks = ["head: demo_camera_seg", "camera_seg.onnx"];
+    typed("check --model models/camera_seg.onnx", 0, &of_masks);
     typed("check models/voxel_encoder.scn.onnx", 0, &["heads of cameras that fit: none"]);
     let default = ["head: demo_camera", "camera.onnx", "camera.input: no --topic was given"];
     typed("check --model models/camera.onnx", 0, &default);

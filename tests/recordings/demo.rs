@@ -170,6 +170,34 @@ fn the_surround_demo_shows_all_cameras_and_the_view_from_above() {
 }
 
 #[test]
+fn the_demo_with_masks_evaluates_and_draws_them() {
+    if !Path::new(env!("CARGO_MANIFEST_DIR")).join("models/camera_seg.onnx").is_file() {
+        skip(Need::Models, "no models/camera_seg.onnx");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("demo");
+    let text = out.display().to_string();
+    let run = det_post(&["demo", "--masks", "--seconds", "0.6", "--out", &text]);
+    run.expect_code(0);
+    assert!(run.stdout.contains("mask AP"), "{}", run.stdout);
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    for part in ["<dt>mask AP50</dt>", "<button>mask AP75</button>"] {
+        assert!(page.contains(part), "{part}");
+    }
+    let figures = json_of(&out.join("eval.json"));
+    let sensors = figures["sensors"].as_array().unwrap();
+    let camera = sensors.iter().find(|sensor| sensor["sensor"] == "camera").unwrap();
+    // Chance would find nothing.
+    assert!(camera["mean"]["masks"]["ap50"].as_f64().unwrap() > 0.5, "{}", camera["mean"]);
+    for (bag, topic) in [("drive", "/truth/camera_0/instances"), ("drive", "/camera_0/image")] {
+        let reader = BagReader::open(&out.join(bag)).unwrap();
+        assert!(reader.topics().iter().any(|found| found.name == topic), "{topic}");
+    }
+    assert!(out.join("images/camera.png").is_file());
+}
+
+#[test]
 fn a_demo_without_networks_says_where_it_looked() {
     let folder = tempfile::tempdir().unwrap();
     let [models, out] =
@@ -232,12 +260,15 @@ fn the_trained_networks_stay_as_good_and_say_the_same_twice() {
         (number("seed"), number("seconds"), number("voxel_seconds"));
     let mut found = recorded.clone();
     let both = ["camera", "lidar"];
+    let masks = ["--lidars", "0", "--masks"];
     // Frames of six cameras half a second apart, without a LiDAR.
     let rig = ["--lidars", "0", "--image-size", "640x360", "--camera-rate", "2"];
     for (config, channels, seconds, num_cameras, more, prefix) in [
         ("config/demo.param.yaml", &both[..], &seconds, "1", &[][..], ""),
         // A second of the same drive, the LiDAR alone.
         ("config/demo_voxel.param.yaml", &both[..], &voxel_seconds, "0", &[][..], "voxel_"),
+        // The same second, the camera with masks alone.
+        ("config/demo_masks.param.yaml", &both[..], &voxel_seconds, "1", &masks[..], "seg_"),
         (
             "config/demo_surround_3d.param.yaml",
             &["surround"][..],
@@ -253,6 +284,10 @@ fn the_trained_networks_stay_as_good_and_say_the_same_twice() {
             let key = format!("{prefix}{}_map", sensor["sensor"].as_str().unwrap());
             println!("{key} {} (recorded {})", sensor["map"], recorded[&key]);
             found[&key] = json!(sensor["map"].as_f64().unwrap());
+            if let Some(of_masks) = sensor["mean"]["masks"]["ap"].as_f64() {
+                println!("seg_mask_map {of_masks} (recorded {})", recorded["seg_mask_map"]);
+                found["seg_mask_map"] = json!(of_masks);
+            }
         }
     }
     if std::env::var_os("DET_POST_RECORD").is_some() {
@@ -261,7 +296,14 @@ fn the_trained_networks_stay_as_good_and_say_the_same_twice() {
         println!("recorded in {RECORDED}");
         return;
     }
-    for key in ["lidar_map", "camera_map", "voxel_lidar_map", "surround_lidar_map"] {
+    for key in [
+        "lidar_map",
+        "camera_map",
+        "voxel_lidar_map",
+        "surround_lidar_map",
+        "seg_camera_map",
+        "seg_mask_map",
+    ] {
         let wanted = recorded[key]
             .as_f64()
             .unwrap_or_else(|| panic!("{key}: run once with DET_POST_RECORD=1"));

@@ -140,6 +140,18 @@ impl Rle {
         self.counts.iter().skip(1).step_by(2).map(|&count| u64::from(count)).sum()
     }
 
+    /// Calls `set` with the column and row of each pixel that is set.
+    pub fn for_each(&self, mut set: impl FnMut(u32, u32)) {
+        let rows = u64::from(self.size.height);
+        let mut at = 0;
+        for runs in self.counts.chunks(2) {
+            let start = at + u64::from(runs[0]);
+            at = start + runs.get(1).map_or(0, |&len| u64::from(len));
+            // Runs add up to the pixels of the image.
+            (start..at).for_each(|pixel| set((pixel / rows) as u32, (pixel % rows) as u32));
+        }
+    }
+
     /// The pixels that are set in both masks.
     ///
     /// # Errors
@@ -246,6 +258,13 @@ mod tests {
             assert_eq!(found.counts(), runs, "{window:?} {rows:?}");
             let area: u32 = rows.iter().map(|row| row.count_ones()).sum();
             assert_eq!(found.area(), u64::from(area));
+            let mut pixels = Vec::new();
+            found.for_each(|x, y| pixels.push((x, y)));
+            assert!(pixels.is_sorted() && pixels.len() == area as usize, "{pixels:?}");
+            let is_set = |&(x, y): &(u32, u32)| {
+                rows[(y - window.top) as usize] >> (x - window.left) & 1 == 1
+            };
+            assert!(pixels.iter().all(is_set), "{pixels:?}");
             assert_eq!(Rle::from_compressed(IMAGE, &found.to_compressed()).unwrap(), found);
         }
         assert_eq!(rle(window(1, 1, 2, 2), &[0b10, 0b11]).to_compressed(), "51112");

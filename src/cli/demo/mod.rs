@@ -50,7 +50,10 @@ pub(super) struct DemoArguments {
     /// Run the surround network on six cameras, in the place of one camera and a LiDAR.
     #[arg(long, conflicts_with = "voxel")]
     surround: bool,
-    /// Folder of camera.onnx and of lidar_encoder.onnx and lidar_head.onnx (with --voxel
+    /// Run the camera network that also gives masks of instances, and evaluate and draw them.
+    #[arg(long, conflicts_with_all = ["voxel", "surround"])]
+    masks: bool,
+    /// Folder of camera.onnx (with --masks camera_seg.onnx) and of lidar_encoder.onnx and lidar_head.onnx (with --voxel
     /// voxel_encoder.scn.onnx and voxel_dense.onnx; with --surround surround_backbone.onnx and
     /// surround_decoder.safetensors); else those that came with the program.
     #[arg(long, value_name = "DIR")]
@@ -65,10 +68,11 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
     let start = Instant::now();
     let interrupt = Interrupt::listen()?;
     let out = &arguments.out;
-    let networks = match (arguments.surround, arguments.voxel) {
-        (true, _) => networks::SURROUND,
-        (false, true) => networks::VOXELS,
-        (false, false) => networks::PILLARS,
+    let networks = match arguments {
+        DemoArguments { surround: true, .. } => networks::SURROUND,
+        DemoArguments { voxel: true, .. } => networks::VOXELS,
+        DemoArguments { masks: true, .. } => networks::MASKS,
+        _ => networks::PILLARS,
     };
     let mut overrides = networks.overrides(arguments.models.as_deref())?;
     overrides.push(format!("device:={}", arguments.device));
@@ -84,6 +88,7 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
         false => SimulateArguments::of_demo,
     };
     let drive = of_demo(arguments.seed, arguments.seconds, &bag);
+    let drive = SimulateArguments { masks: arguments.masks, ..drive };
     if simulate::record(&drive, &interrupt)? == ExitStatus::Interrupted {
         return interrupted(folder);
     }

@@ -32,6 +32,16 @@ pub(super) const VOXELS: Networks = Networks {
     ],
 };
 
+/// A camera whose network gives masks, and the pillar CenterPoint.
+pub(super) const MASKS: Networks = Networks {
+    parameters: include_str!("../../../config/demo_masks.param.yaml"),
+    files: &[
+        ("camera.model_path", "camera_seg.onnx"),
+        ("lidar.encoder_path", "lidar_encoder.onnx"),
+        ("lidar.model_path", "lidar_head.onnx"),
+    ],
+};
+
 /// Six cameras and the surround network.
 pub(super) const SURROUND: Networks = Networks {
     parameters: include_str!("../../../config/demo_surround_3d.param.yaml"),
@@ -82,6 +92,7 @@ mod tests {
         for (networks, first, last) in [
             (PILLARS, "camera.model_path", "lidar_head.onnx"),
             (VOXELS, "camera.model_path", "voxel_dense.onnx"),
+            (MASKS, "camera.model_path", "lidar_head.onnx"),
             (SURROUND, "surround.model_path", "surround_decoder.safetensors"),
         ] {
             let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use det_post_ros::bag::BagReader;
 use det_post_ros::messages::{Image, PointCloud2};
 use det_post_ros::output_folder::OutputFolder;
 use det_post_types::{
-    Box3d, Detection2d, Detection3d, ImageBox, ImagePayload, PointRange, Result, Size, Stamp,
+    Box3d, Detection2d, Detection3d, ImageBox, ImagePayload, PointRange, Result, Rle, Size, Stamp,
 };
 
 /// Edge length of the animation in pixels.
@@ -36,6 +36,8 @@ pub(super) struct Scenes<'a> {
 pub(super) struct Moment<T, D> {
     pub(super) truth: Vec<T>,
     pub(super) detections: Vec<D>,
+    /// Of the detections in an image, as far as they have some.
+    masks: Vec<Option<Rle>>,
 }
 
 impl Scenes<'_> {
@@ -100,9 +102,9 @@ impl Scenes<'_> {
         moment: &Moment<ImageBox, Detection2d<ImageBox>>,
         path: &Path,
     ) -> Result<()> {
-        let Moment { truth, detections } = moment;
+        let Moment { truth, detections, masks } = moment;
         let names = self.classes.names();
-        draw_camera_over_truth(payload, truth, detections, names)?.save(path)
+        draw_camera_over_truth(payload, truth, detections, masks, names)?.save(path)
     }
 
     fn bird_eye(
@@ -147,7 +149,9 @@ fn moments<T, B, D: Clone>(
     };
     let moment = |(stamp, truth): (&Stamp, &Vec<T>)| {
         let detections = found.frames.get(stamp)?.clone();
-        Some((*stamp, Moment { truth: truth.iter().filter_map(&counted).collect(), detections }))
+        let truth = truth.iter().filter_map(&counted).collect();
+        let masks = found.parts.get(stamp).map_or_else(Vec::new, |parts| parts.masks.clone());
+        Some((*stamp, Moment { truth, detections, masks }))
     };
     there.frames.iter().filter_map(moment).collect()
 }

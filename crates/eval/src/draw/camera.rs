@@ -7,7 +7,9 @@ use super::colors::{TRUTH, class_color, class_rgb, color};
 use super::image::{class_name, image_canvas, label};
 use super::labels::Labels;
 use super::legend::{Entry, with_footer};
-use det_post_types::{Detection2d, ImageBox, ImagePayload, Keypoints, Masks, Result, Size, bones};
+use det_post_types::{
+    Detection2d, ImageBox, ImagePayload, Keypoints, Masks, Result, Rle, Size, bones,
+};
 
 /// An image with the boxes, classes and scores of its detections, in its own size.
 ///
@@ -23,7 +25,8 @@ pub fn draw_camera<B: Copy + Into<ImageBox>>(
     Ok(canvas)
 }
 
-/// As [`draw_camera`], with boxes of truth below the detections, and a legend below the image.
+/// As [`draw_camera`], with the masks and the boxes of truth below the boxes of the detections, and a
+/// legend below the image. Detections behind the last mask have none.
 ///
 /// # Errors
 /// Returns the errors of [`draw_camera`].
@@ -31,9 +34,14 @@ pub fn draw_camera_over_truth<B: Copy + Into<ImageBox>>(
     payload: &ImagePayload<'_>,
     truth: &[ImageBox],
     detections: &[Detection2d<B>],
+    masks: &[Option<Rle>],
     class_names: &[String],
 ) -> Result<Canvas> {
     let mut canvas = image_canvas(payload, None)?;
+    for (detection, mask) in detections.iter().zip(masks).rev() {
+        let Some(mask) = mask else { continue };
+        mask.for_each(tint(&mut canvas, detection.class));
+    }
     for bbox in truth {
         canvas.polygon(&bbox.corners(), color(TRUTH), 1);
     }
@@ -62,19 +70,24 @@ pub fn draw_boxes<B: Copy + Into<ImageBox>>(
 
 /// Colours the masks of detections, the best last.
 pub fn draw_masks(canvas: &mut Canvas, detections: &[Detection2d], masks: &Masks<'_>) {
-    let Size { width, height } = canvas.size();
     for (index, detection) in detections.iter().enumerate().rev() {
         let Some(mask) = masks.get(index) else { continue };
-        let color = class_rgb(detection.class);
-        let pixels = canvas.pixels_mut();
-        mask.for_each(|x, y| {
-            if x < width && y < height {
-                let pixel = 3 * (y as usize * width as usize + x as usize);
-                for (value, color) in pixels[pixel..pixel + 3].iter_mut().zip(color) {
-                    *value = value.midpoint(color);
-                }
+        mask.for_each(tint(canvas, detection.class));
+    }
+}
+
+/// Mixes pixels of an image, by column and row, with the colour of a class.
+fn tint(canvas: &mut Canvas, class: u32) -> impl FnMut(u32, u32) {
+    let Size { width, height } = canvas.size();
+    let color = class_rgb(class);
+    let pixels = canvas.pixels_mut();
+    move |x, y| {
+        if x < width && y < height {
+            let pixel = 3 * (y as usize * width as usize + x as usize);
+            for (value, color) in pixels[pixel..pixel + 3].iter_mut().zip(color) {
+                *value = value.midpoint(color);
             }
-        });
+        }
     }
 }
 
@@ -129,4 +142,36 @@ pub fn side_by_side(left: &Canvas, right: &Canvas) -> Canvas {
     canvas.paste(left, [0, 0]);
     canvas.paste(right, [a.width, 0]);
     canvas
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use det_post_types::{Box2d, Encoding, ImageView};
+
+    #[test]
+    fn masks_are_below_boxes_and_mixed_with_the_image() {
+        let size = Size::new(40, 30);
+        let grey = vec![100; 40 * 30 * 3];
+        let image = ImageView::new(size, 3 * 40, Encoding::Rgb8, false, &grey).unwrap();
+        let bbox = Box2d { x1: 2.0, y1: 2.0, x2: 30.0, y2: 28.0 };
+        let detection = Detection2d { bbox: ImageBox::from(bbox), score: 0.9, class: 1 };
+        // Two columns from the row 5 on; the second detection has no mask.
+        let runs = vec![30 * 20 + 5, 25, 5, 25, 30 * 18];
+        let masks = [Some(Rle::new(size, runs).unwrap())];
+        let payload = ImagePayload::Raw(image);
+        let found = [detection, detection];
+        let with = draw_camera_over_truth(&payload, &[], &found, &masks, &[]).unwrap();
+        let without = draw_camera_over_truth(&payload, &[], &found, &[], &[]).unwrap();
+        let rgb = |canvas: &Canvas, x: usize, y: usize| {
+            let at = 3 * (y * canvas.size().width as usize + x);
+            [0, 1, 2].map(|channel| canvas.pixels()[at + channel])
+        };
+        let mixed = class_rgb(1).map(|value| 100_u8.midpoint(value));
+        assert_eq!([rgb(&with, 20, 25), rgb(&with, 21, 25)], [mixed; 2]);
+        assert_eq!(rgb(&without, 20, 25), [100; 3]);
+        assert_eq!([rgb(&with, 19, 25), rgb(&with, 22, 25)], [[100; 3]; 2]);
+        // The border of the box.
+        assert_eq!(rgb(&with, 20, 2), rgb(&without, 20, 2));
+    }
 }

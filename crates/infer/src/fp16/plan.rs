@@ -175,13 +175,21 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Whether the value of a tensor is known before the network runs.
+/// Whether the value of a tensor is known before the network runs: a constant, or one that is
+/// stored in another type.
 pub(super) fn is_constant(graph: &Graph<'_>, name: &str) -> bool {
-    match graph.source(name) {
+    let is_stored = |name: &str| match graph.source(name) {
         Some(Source::Initializer(_)) => true,
         Some(Source::Node(at)) => graph.nodes[at].operator == "Constant",
         _ => false,
-    }
+    };
+    let of_cast = match graph.source(name) {
+        Some(Source::Node(at)) if graph.nodes[at].operator == "Cast" => {
+            graph.nodes[at].inputs.first().copied()
+        }
+        _ => None,
+    };
+    is_stored(of_cast.unwrap_or(name))
 }
 
 fn is_in(operators: &[&str], node: &Node<'_>) -> bool {

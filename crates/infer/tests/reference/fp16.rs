@@ -174,9 +174,13 @@ fn agrees(network: &[u8], num_casts: usize) {
 }
 
 #[test]
-fn the_demo_network_agrees() {
-    let path = det_post_testing::workspace().join("models/camera.onnx");
-    agrees(&std::fs::read(path).unwrap(), 3);
+fn the_demo_networks_agree() {
+    // The weights of the second are stored in f16: their conversions are computed once.
+    for (name, num_casts) in [("camera.onnx", 3), ("camera_seg.onnx", 5)] {
+        println!("{name}");
+        let path = det_post_testing::workspace().join("models").join(name);
+        agrees(&std::fs::read(path).unwrap(), num_casts);
+    }
 }
 
 #[test]

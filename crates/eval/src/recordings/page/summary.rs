@@ -26,9 +26,13 @@ pub(super) fn summary(evaluation: &Evaluation) -> String {
 fn result(sensor: &SensorFigures) -> String {
     let figures = match &sensor.of {
         Figures::Lidar(of) => {
-            [("mAP", of.map), ("BEV AP", of.mean.ap_bev), ("3D AP", of.mean.ap_3d)]
+            vec![("mAP", of.map), ("BEV AP", of.mean.ap_bev), ("3D AP", of.mean.ap_3d)]
         }
-        Figures::Camera(of) => [("mAP", of.map), ("AP50", of.mean.ap50), ("AP75", of.mean.ap75)],
+        Figures::Camera(of) => {
+            let boxes = [("mAP", of.map), ("AP50", of.mean.ap50), ("AP75", of.mean.ap75)];
+            let masks = of.mean.masks.map(|of| [("mask AP", of.ap), ("mask AP50", of.ap50)]);
+            boxes.into_iter().chain(masks.into_iter().flatten()).collect()
+        }
     };
     let num_truth = match &sensor.of {
         Figures::Lidar(of) => of.mean.num_truth,

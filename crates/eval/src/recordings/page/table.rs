@@ -2,6 +2,7 @@
 
 use super::text;
 use crate::recordings::figures::{Bin, CameraFigures, CameraRow, Figures, LidarFigures, LidarRow};
+use crate::recordings::part_figures::PartFigures;
 use crate::recordings::table::few_objects;
 
 /// What a cell shows.
@@ -30,6 +31,8 @@ const LIDAR_HEADS: [&str; 12] = [
     "3D AP",
 ];
 const CAMERA_HEADS: [&str; 4] = ["objects", "AP", "AP50", "AP75"];
+const MASK_HEADS: [&str; 3] = ["mask AP", "mask AP50", "mask AP75"];
+const KEYPOINT_HEADS: [&str; 3] = ["keypoint AP", "keypoint AP50", "keypoint AP75"];
 
 /// The tables of a sensor: by class, and by class and range or height.
 pub(super) fn tables(figures: &Figures) -> String {
@@ -63,16 +66,23 @@ fn lidar(figures: &LidarFigures) -> String {
 
 fn camera(figures: &CameraFigures) -> String {
     let classes = figures.classes.iter();
-    let rows = classes.clone().map(|(name, class)| row(name, None, camera_cells(&class.all)));
-    let mean = row("mean", None, camera_cells(&figures.mean));
+    let has = HasParts {
+        masks: figures.mean.masks.is_some(),
+        keypoints: figures.mean.keypoints.is_some(),
+    };
+    let masks = if has.masks { &MASK_HEADS[..] } else { &[] };
+    let keypoints = if has.keypoints { &KEYPOINT_HEADS[..] } else { &[] };
+    let heads = [&CAMERA_HEADS[..], masks, keypoints].concat();
+    let rows = classes.clone().map(|(name, class)| row(name, None, camera_cells(&class.all, has)));
+    let mean = row("mean", None, camera_cells(&figures.mean, has));
     let bins = classes.flat_map(|(name, class)| {
-        let row = |(bin, of): &(Bin, CameraRow)| row(name, Some(*bin), camera_cells(of));
+        let row = |(bin, of): &(Bin, CameraRow)| row(name, Some(*bin), camera_cells(of, has));
         class.by_height.iter().map(row)
     });
     let by_class = Caption { text: "By class", is_open: true };
     let by_height = Caption { text: "By class and height", is_open: false };
-    table(by_class, &[&["class"], &CAMERA_HEADS[..]].concat(), rows, Some(mean))
-        + &table(by_height, &[&["class", "height, pixels"], &CAMERA_HEADS[..]].concat(), bins, None)
+    table(by_class, &[&["class"], &heads[..]].concat(), rows, Some(mean))
+        + &table(by_height, &[&["class", "height, pixels"], &heads[..]].concat(), bins, None)
 }
 
 fn row(class: &str, bin: Option<Bin>, cells: impl IntoIterator<Item = Cell>) -> Vec<Cell> {
@@ -104,8 +114,19 @@ fn cells_by(row: &LidarRow, of_overlap: fn(Option<f64>) -> Cell) -> Vec<Cell> {
     count.chain(figures.map(Cell::Figure)).chain(by_overlap).collect()
 }
 
-fn camera_cells(row: &CameraRow) -> Vec<Cell> {
-    let figures = [row.ap, row.ap50, row.ap75].map(Cell::Figure);
+/// What the detections of a sensor have beside their boxes.
+#[derive(Clone, Copy)]
+struct HasParts {
+    masks: bool,
+    keypoints: bool,
+}
+
+fn camera_cells(row: &CameraRow, has: HasParts) -> Vec<Cell> {
+    let of_parts = [(has.masks, row.masks), (has.keypoints, row.keypoints)];
+    let of_parts = of_parts.into_iter().filter(|(has, _)| *has).flat_map(|(_, of)| {
+        of.map_or([None; 3], |PartFigures { ap, ap50, ap75 }| [ap, ap50, ap75])
+    });
+    let figures = [row.ap, row.ap50, row.ap75].into_iter().chain(of_parts).map(Cell::Figure);
     [Cell::Count(row.num_truth)].into_iter().chain(figures).collect()
 }
 

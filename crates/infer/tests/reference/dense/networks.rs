@@ -21,6 +21,11 @@ fn camera_agrees() {
 }
 
 #[test]
+fn camera_with_masks_agrees() {
+    demo("camera_seg.onnx", 60);
+}
+
+#[test]
 fn lidar_head_agrees() {
     demo("lidar_head.onnx", 21);
 }
