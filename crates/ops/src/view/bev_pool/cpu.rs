@@ -1,7 +1,8 @@
 //! The reference on the CPU.
 
 use super::PART_POINTS;
-use super::table::{FrustumShape, MapShape, PoolTable};
+use super::shape::{FrustumShape, MapShape};
+use super::table::PoolTable;
 
 /// Partial sums of a part.
 const NUM_SUMS: usize = 4;

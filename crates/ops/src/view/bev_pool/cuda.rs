@@ -5,7 +5,8 @@ use half::f16;
 
 use super::kernels::{MAX_SLAB, Pool, PoolArgs, WIDE};
 use super::schedule::Schedule;
-use super::table::{FrustumShape, MapShape, Packing, PoolTable};
+use super::shape::{FrustumShape, MapShape};
+use super::table::{Packing, PoolTable};
 use super::{check_shapes, error, mask_of};
 use crate::device::cuda::{
     DeviceBuffer, DeviceFloat, DeviceTensor, DeviceValues, In, Kernel, KernelSpec, PinnedBuffer,

@@ -2,7 +2,7 @@
 
 use nalgebra::{Matrix3, Vector3};
 
-use super::table::{FrustumShape, MapShape};
+use super::shape::{FrustumShape, MapShape, OUTSIDE};
 use super::{MAX_CAMERAS, error};
 use det_post_types::{Result, Size};
 
@@ -229,7 +229,7 @@ impl PoolGeometry<'_> {
         Err(error(format!("camera {index}: a matrix is not finite")))
     }
 
-    /// The cell of every point `[cameras, D, H, W]`, [`OUTSIDE`](super::OUTSIDE) for none.
+    /// The cell of every point `[cameras, D, H, W]`, [`OUTSIDE`] for none.
     pub(super) fn cells(&self, inputs: &FrustumShape, map: &MapShape) -> Result<Vec<u32>> {
         let Frustum { image, depths, .. } = &self.frustum;
         let columns = places(image.width, inputs.columns);
@@ -242,9 +242,7 @@ impl PoolGeometry<'_> {
             for bin in 0..depths.num {
                 let depth = depths.first_m + bin as f64 * depths.step_m;
                 let points = rays.iter().map(|ray| origin + depth * ray);
-                cells.extend(
-                    points.map(|point| self.grid.cell(&point, map).unwrap_or(super::OUTSIDE)),
-                );
+                cells.extend(points.map(|point| self.grid.cell(&point, map).unwrap_or(OUTSIDE)));
             }
         }
         Ok(cells)

@@ -55,6 +55,7 @@ mod geometry;
 mod kernels;
 #[cfg(feature = "cuda")]
 mod schedule;
+mod shape;
 mod table;
 
 use half::f16;
@@ -62,7 +63,8 @@ use half::f16;
 pub use self::geometry::{
     CellAxis, DepthBins, Frustum, IDENTITY, MapRows, PoolCamera, PoolGeometry, PoolGrid,
 };
-pub use self::table::{FrustumShape, MapShape, OUTSIDE, PoolPoint, PoolTable};
+pub use self::shape::{FrustumShape, MapShape, OUTSIDE};
+pub use self::table::{PoolPoint, PoolTable};
 use det_post_types::{Error, ErrorKind, Result, Tensor, TensorValues, TensorView};
 
 /// Points of a part of a cell, which are summed together.

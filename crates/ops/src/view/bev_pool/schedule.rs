@@ -2,7 +2,8 @@
 
 use super::PART_POINTS;
 use super::kernels::{TILE_COLUMNS, TILE_ROWS};
-use super::table::{MapShape, PoolTable};
+use super::shape::MapShape;
+use super::table::PoolTable;
 
 /// The work of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,7 +47,7 @@ impl Schedule {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::FrustumShape;
+    use super::super::shape::{FrustumShape, OUTSIDE};
     use super::*;
 
     #[test]
@@ -57,7 +58,7 @@ mod tests {
             0..129 => 3,
             129..257 => 20,
             257 => 0,
-            _ => super::super::OUTSIDE,
+            _ => OUTSIDE,
         };
         let cells: Vec<u32> = (0..300).map(cells).collect();
         let map = MapShape { levels: 1, rows: 5, columns: 20 };
