@@ -22,7 +22,7 @@ struct Level {
     Slice<To> texels;          // [views, rows, columns, channels]
     uint32_t source_size[2];   // columns, rows
     uint32_t size[2];
-    uint32_t step;           // 2: even rows and columns alone
+    uint32_t step;           // 2: only even rows and columns
     uint32_t column_stride;  // values from a texel of the source to the next; 0: planar
     uint32_t block_stride;   // from 32 channels to the next
     float scale;             // of int8 texels
@@ -41,7 +41,7 @@ struct Args {
 
 __device__ inline float widened(float value) { return value; }
 __device__ inline float widened(__half value) { return __half2float(value); }
-// Integers are those of the level.
+// Integers stay as they are.
 __device__ inline int8_t widened(int8_t value) { return value; }
 
 __device__ inline void store(float value, float, float* to) { *to = value; }

@@ -14,7 +14,7 @@ constexpr uint32_t kMaxChannels = 256;
 constexpr uint32_t kBlock = 32;
 
 // A level of the maps, channels last or in blocks of channels (NC/32HW32). Strides are in values;
-// those of a texel and of a row may skip texels.
+// from texel to texel and from row to row they may skip some.
 struct Level {
     Slice<const uint8_t> texels;
     uint32_t width;

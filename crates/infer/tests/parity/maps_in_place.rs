@@ -51,7 +51,7 @@ impl Frames {
         decoder.set_views(&two_views()).unwrap();
         let uses_memory = decoder.begin(None).unwrap();
         assert!(!uses_memory);
-        let graph = Graph::capture(stream, || decoder.enqueue(&maps, false)).unwrap();
+        let graph = Graph::capture(stream, || decoder.enqueue(maps, false)).unwrap();
         graph.enqueue().unwrap();
         decoder.enqueue_outputs(queries).unwrap();
         let (boxes, logits) = (queries.boxes.read().unwrap(), queries.logits.read().unwrap());
@@ -85,7 +85,7 @@ fn every_layout_gives_the_same_queries() {
                 let sources = laid_out.sources(&tensors);
                 let in_place = DeviceMaps::in_place(&sources, &laid_out.scales()).unwrap();
                 let context = format!("{channels} channels, {precision:?}, {texels:?}, {layout:?}");
-                let (found, of_found) = frames.run(&in_place);
+                let (found, of_found) = frames.run(in_place);
                 assert!(found == expected, "{context}");
                 assert_eq!(of_found, kernels, "{context}");
             }

@@ -67,7 +67,7 @@ impl Network {
                 write_views(views, matrices.image_from_target());
                 let maps = maps.read(|index| Ok(inputs[index]))?;
                 decoder.set_views(views)?;
-                decoder.run(&maps, motion_of(step).as_ref()).map(drop)
+                decoder.run(maps, motion_of(step).as_ref()).map(drop)
             }
             Self::StreamPetr { network, embedded, rows } => {
                 let shape = with_batch(inputs[0].shape());

@@ -90,7 +90,7 @@ impl Network {
                 let maps = maps.enqueue(&sources)?;
                 decoder.set_views(views)?;
                 let uses_memory = decoder.begin(motion_of(step).as_ref())?;
-                decoder.enqueue(&maps, uses_memory)
+                decoder.enqueue(maps, uses_memory)
             }
             Family::StreamPetr { network, embedded, .. } => {
                 let (found, expected) = (inputs[0].shape(), network.features_shape());

@@ -61,12 +61,12 @@ impl ViewHead {
             let statistics = Arc::clone(statistics);
             let maps = self.maps.read(|index| backbone.output(index))?;
             let mut statistics = statistics.lock().unwrap_or_else(PoisonError::into_inner);
-            statistics.add(&maps, |view| self.views[view].is_present);
+            statistics.add(maps, |view| self.views[view].is_present);
             return Ok(());
         }
         let result = self.maps.read(|index| backbone.output(index)).and_then(|maps| {
             self.decoder.set_views(&self.views)?;
-            self.decoder.run(&maps, motion_of(step).as_ref()).map(|_| ())
+            self.decoder.run(maps, motion_of(step).as_ref()).map(|_| ())
         });
         if result.is_err() {
             self.decoder.forget();

@@ -176,7 +176,7 @@ fn record(
     maps.prepare(sources)?;
     let mut graph = |uses_memory| {
         Graph::capture(of_selection, || {
-            decoder.enqueue(&maps.enqueue(sources)?, uses_memory)?;
+            decoder.enqueue(maps.enqueue(sources)?, uses_memory)?;
             selection.enqueue(&decoder.queries(stream)?)
         })
     };

@@ -21,7 +21,7 @@ fn bits(
 ) -> Vec<u32> {
     let laid_out = layout.map(|layout| LaidOut::of(maps, layout));
     let decoded = match &laid_out {
-        Some(laid_out) => decoder.run(&laid_out.view(), motion).unwrap(),
+        Some(laid_out) => decoder.run(laid_out.view(), motion).unwrap(),
         None => decoder.run(maps, motion).unwrap(),
     };
     let values = decoded.logits.iter().chain(decoded.boxes.as_flattened());

@@ -56,8 +56,7 @@ impl Kernels {
     /// one launch.
     ///
     /// # Errors
-    /// `Argument` when sources and levels do not fit each other, or the elements are int8 on the side of
-    /// the sources alone; `Device` when a buffer belongs to another stream or the launch fails.
+    /// `Argument` when sources and levels do not fit each other, or only the sources are int8; `Device` when a buffer belongs to another stream or the launch fails.
     pub fn enqueue(
         &self,
         stream: &Stream,

@@ -2,7 +2,7 @@
 
 use super::{LevelStatistics, MAX_INTEGER, ScaleError, end_of};
 
-/// Cosines that are this near are equal: those of scales that differ by a factor alone.
+/// Cosines that are this near are equal: a factor changes none.
 const SAME_COSINE: f64 = 1e-9;
 
 /// Sums over the magnitudes of a level.

@@ -44,7 +44,7 @@ pub enum ScaleMethod {
 /// What a scale does to the values of a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScaleError {
-    /// The root of the sum of squared differences, as a share of that of the squared values.
+    /// The root of the sum of squared differences, as a share of the root of the sum of squared values.
     pub relative: f64,
     /// The cosine of the angle between quantized and original values; 0 when all become 0.
     pub cosine: f64,

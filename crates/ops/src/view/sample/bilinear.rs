@@ -45,7 +45,7 @@ fn corners(size: [usize; 2], at: [f32; 2]) -> impl Iterator<Item = (usize, usize
         let is_inside = (0..height).contains(&row) && (0..width).contains(&column);
         let factor_y = if dy == 0 { 1.0 - bottom } else { bottom };
         let factor_x = if dx == 0 { 1.0 - right } else { right };
-        is_inside.then(|| (row as usize, column as usize, factor_y * factor_x))
+        is_inside.then_some((row as usize, column as usize, factor_y * factor_x))
     };
     [(0, 0), (0, 1), (1, 0), (1, 1)].into_iter().filter_map(corner)
 }

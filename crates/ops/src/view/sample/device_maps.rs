@@ -21,7 +21,7 @@ pub struct DeviceMapSource<'a> {
     pub layout: MapLayout,
     /// The values.
     pub values: &'a DeviceTensor,
-    /// Whether texels of even rows and columns alone are taken.
+    /// Whether only texels of even rows and columns are taken.
     pub subsampled: bool,
 }
 

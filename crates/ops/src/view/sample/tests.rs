@@ -220,7 +220,7 @@ proptest! {
     }
 }
 
-/// Samples of maps in place, subsampled too, are to the bit those of a copy channels last.
+/// Samples of maps in place, subsampled too, are to the bit the samples of a copy channels last.
 #[test]
 fn layouts_are_sampled_in_place() {
     use crate::view::channels_last::{MapSource, MapValues, channels_last};
