@@ -102,14 +102,15 @@ pub(super) fn values_of<'call, T: Plain>(
     unsafe { In::borrow(stream.device(), values.number(), len) }
 }
 
-/// A tensor of the caller in the memory of a GPU, float32 or float16, as [`values_of`].
+/// A tensor of the caller in the memory of a GPU, float32, float16 or int8, as [`values_of`].
 pub(super) fn tensor_of(call: &Call, stream: &Stream, tensor: &Tensor) -> Result<DeviceTensor> {
-    let (element, shape, address) = tensor.floats_on_device(call)?;
+    let (element, shape, address) = tensor.on_device(call)?;
     let len = shape.iter().product();
     // SAFETY: as in `values_of`; the buffers are only read.
     let values = unsafe {
         match element {
             ElementType::F16 => DeviceValues::F16(DeviceBuffer::borrow(stream, address, len)?),
+            ElementType::I8 => DeviceValues::I8(DeviceBuffer::borrow(stream, address, len)?),
             _ => DeviceValues::F32(DeviceBuffer::borrow(stream, address, len)?),
         }
     };
@@ -181,6 +182,7 @@ impl Gpu {
         let address = match tensor.values_mut() {
             DeviceValues::F32(values) => values.address(),
             DeviceValues::F16(values) => values.address(),
+            DeviceValues::I8(values) => values.address(),
         };
         Ok((address, placed))
     }

@@ -92,8 +92,8 @@ impl Bytes {
 }
 
 impl Tensor {
-    /// Type, shape and address of floats in the memory of a GPU.
-    pub(super) fn floats_on_device<'call>(
+    /// Type, shape and address of floats or int8 in the memory of a GPU.
+    pub(super) fn on_device<'call>(
         &self,
         call: &'call Call,
     ) -> Checked<(ElementType, &'call [usize], u64)> {
@@ -101,10 +101,13 @@ impl Tensor {
         let shape = call.slice(self.shape, self.rank as usize, "tensor.shape");
         let shape = shape.map_err(|_| refuse("tensor.shape is NULL".to_owned()))?;
         let (element, size) = match self.element {
+            1 => (ElementType::I8, 1),
             9 => (ElementType::F32, 4),
             FLOAT16 => (ElementType::F16, 2),
             other => {
-                let message = format!("tensor.element on a GPU must be 9 or 11, found {other}");
+                let message = format!(
+                    "tensor.element on a GPU must be 9, 11 or, of feature maps, 1; found {other}"
+                );
                 return Err(refuse(message));
             }
         };
@@ -126,6 +129,7 @@ impl Tensor {
         let Bytes { data, num_bytes } = self.bytes;
         let name = "tensor.bytes.data";
         let (values, size) = match self.element {
+            1 => (TensorValues::I8(call.slice(data.cast(), num_bytes, name)?), 1),
             5 => (TensorValues::I32(call.slice(data.cast(), num_bytes / 4, name)?), 4),
             7 => (TensorValues::I64(call.slice(data.cast(), num_bytes / 8, name)?), 8),
             9 => (TensorValues::F32(call.slice(data.cast(), num_bytes / 4, name)?), 4),

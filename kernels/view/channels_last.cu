@@ -18,14 +18,16 @@ constexpr uint32_t kMaxLevels = 4;
 // The struct in Rust: crates/ops/src/view/channels_last/kernels.rs.
 template <typename From, typename To>
 struct Level {
-    Slice<const From> values;  // [views, channels, rows, columns], or channels last
+    Slice<const From> values;  // [views, channels, rows, columns], or as strides say
     Slice<To> texels;          // [views, rows, columns, channels]
     uint32_t source_size[2];   // columns, rows
     uint32_t size[2];
-    uint32_t step;              // 2: even rows and columns alone
-    uint32_t is_channels_last;  // of the source
-    float scale;                // of int8 texels
-    uint32_t end_block;         // blocks of the levels up to this one, of a view
+    uint32_t step;           // 2: only even rows and columns
+    uint32_t column_stride;  // values from a texel of the source to the next; 0: planar
+    uint32_t block_stride;   // from 32 channels to the next
+    float scale;             // of int8 texels
+    uint32_t end_block;      // blocks of the levels up to this one, of a view
+    uint32_t reserved;
 };
 
 template <typename From, typename To>
@@ -39,6 +41,8 @@ struct Args {
 
 __device__ inline float widened(float value) { return value; }
 __device__ inline float widened(__half value) { return __half2float(value); }
+// Integers stay as they are.
+__device__ inline int8_t widened(int8_t value) { return value; }
 
 __device__ inline void store(float value, float, float* to) { *to = value; }
 __device__ inline void store(float value, float, __half* to) { *to = __float2half_rn(value); }
@@ -46,6 +50,7 @@ __device__ inline void store(float value, float scale, int8_t* to) {
     const float steps = fminf(fmaxf(rintf(value / scale), -127.0f), 127.0f);
     *to = value != value ? 0 : static_cast<int8_t>(steps);
 }
+__device__ inline void store(int8_t value, float, int8_t* to) { *to = value; }
 
 template <typename From, typename To>
 __device__ void write(const Args<From, To>& args) {
@@ -71,7 +76,7 @@ __device__ void write(const Args<From, To>& args) {
     for (uint32_t first = 0; first < args.num_channels; first += kTile) {
         const uint32_t own = first_texel + lane;
         const uint64_t own_source = own < num_texels ? source_of(own) : 0;
-        if (level.is_channels_last == 0) {
+        if (level.column_stride == 0) {
             for (uint32_t c = first_row; c < kTile; c += kRows) {
                 if (own < num_texels && first + c < args.num_channels) {
                     tile[c][lane] = values[(first + c) * num_sources + own_source];
@@ -82,9 +87,11 @@ __device__ void write(const Args<From, To>& args) {
         for (uint32_t t = first_row; t < kTile; t += kRows) {
             const uint32_t texel = first_texel + t, channel = first + lane;
             if (texel >= num_texels || channel >= args.num_channels) continue;
-            const From value = level.is_channels_last == 0
-                                   ? tile[lane][t]
-                                   : values[source_of(texel) * args.num_channels + channel];
+            const From value =
+                level.column_stride == 0
+                    ? tile[lane][t]
+                    : values[source_of(texel) * level.column_stride +
+                             static_cast<uint64_t>(channel / kTile) * level.block_stride + lane];
             store(widened(value), level.scale,
                   texels + texel * static_cast<uint64_t>(args.num_channels) + channel);
         }
@@ -95,7 +102,7 @@ __device__ void write(const Args<From, To>& args) {
 }  // namespace channels_last
 
 // channels_last_f32, channels_last_f32_to_f16, channels_last_f32_to_i8, channels_last_f16_to_f32,
-// channels_last_f16, channels_last_f16_to_i8.
+// channels_last_f16, channels_last_f16_to_i8, channels_last_i8.
 #define CHANNELS_LAST(From, To, suffix)                                                      \
     extern "C" __global__ void __launch_bounds__(channels_last::kThreads)                    \
         channels_last_##suffix(const __grid_constant__ channels_last::Args<From, To> args) { \
@@ -108,3 +115,4 @@ CHANNELS_LAST(float, int8_t, f32_to_i8)
 CHANNELS_LAST(__half, float, f16_to_f32)
 CHANNELS_LAST(__half, __half, f16)
 CHANNELS_LAST(__half, int8_t, f16_to_i8)
+CHANNELS_LAST(int8_t, int8_t, i8)

@@ -10,14 +10,26 @@ namespace view_sample {
 constexpr uint32_t kMaxLevels = 4;
 constexpr uint32_t kMaxViews = 16;
 constexpr uint32_t kMaxChannels = 256;
+// Channels that are side by side where they are not all.
+constexpr uint32_t kBlock = 32;
 
-// A level of the maps, channels last.
+// A level of the maps, channels last or in blocks of channels (NC/32HW32). Strides are in values;
+// from texel to texel and from row to row they may skip some.
 struct Level {
     Slice<const uint8_t> texels;
     uint32_t width;
     uint32_t height;
     float scale;  // of int8 texels
+    uint32_t view_stride;
+    uint32_t row_stride;
+    uint32_t column_stride;
+    uint32_t block_stride;  // kBlock where all channels of a texel are side by side
     uint32_t reserved;
+
+    // Where a channel is, from its texel.
+    __device__ uint32_t offset_of(uint32_t channel) const {
+        return channel / kBlock * block_stride + channel % kBlock;
+    }
 };
 
 struct Maps {
@@ -67,7 +79,9 @@ struct Corners {
         const float left = floorf(x), top = floorf(y);
         const float wx = x - left, wy = y - top;
         const int x0 = static_cast<int>(left), y0 = static_cast<int>(top);
-        const M* base = reinterpret_cast<const M*>(of.texels.data) + lane_of() * row::kGroup;
+        const M* base = reinterpret_cast<const M*>(of.texels.data) +
+                        static_cast<uint64_t>(view) * of.view_stride +
+                        of.offset_of(lane_of() * row::kGroup);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int cx = x0 + i % 2, cy = y0 + i / 2;
@@ -77,9 +91,7 @@ struct Corners {
                 exists ? (i / 2 == 0 ? 1.0f - wy : wy) * (i % 2 == 0 ? 1.0f - wx : wx) : 0.0f;
             texels[i].clear();
             if (exists && has_channels) {
-                const uint64_t texel =
-                    (static_cast<uint64_t>(view) * of.height + cy) * of.width + cx;
-                texels[i].load(base + texel * maps.num_channels);
+                texels[i].load(base + (cy * of.row_stride + cx * of.column_stride));
             }
         }
     }

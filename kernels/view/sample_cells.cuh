@@ -39,7 +39,7 @@ struct Total {
 // The four texels around samples.
 struct Cell {
     uint32_t low, high;    // the address of the one at the top left
-    uint32_t right, down;  // from there, bytes
+    uint32_t right, down;  // from there, bytes; `right` with the level in its upper half
 };
 
 struct Cells {
@@ -69,6 +69,7 @@ struct CellSampling {
     const __half* logits;  // of the anchor
     uint32_t num_points, num_rows, num_logits, channel, group;
     float largest_scale;
+    bool has_blocks;  // of channels
 
     __device__ CellSampling(const PointsArgs<__half>& args, Cells& shared)
         : args(args), shared(shared) {
@@ -81,6 +82,7 @@ struct CellSampling {
         channel = min(lane_of() * row::kGroup, maps.num_channels - row::kGroup);
         group = channel / (maps.num_channels / args.num_groups);
         largest_scale = maps.levels[0].scale;
+        has_blocks = maps.levels[0].block_stride != kBlock;
 #pragma unroll
         for (uint32_t level = 1; level < kMaxLevels; ++level) {
             if (level < maps.num_levels)
@@ -277,13 +279,13 @@ struct CellSampling {
             const uint32_t row = level * num_points + point;
             write_weights(logits + row * args.num_groups,
                           args.view_logits.data + (view * num_rows + row) * args.num_groups);
-            const uint32_t texel_bytes = args.maps.num_channels * sizeof(M);
-            const uint64_t texel =
-                (static_cast<uint64_t>(view) * of.height + from_y) * of.width + from_x;
-            const uint64_t address =
-                reinterpret_cast<uint64_t>(of.texels.data) + texel * texel_bytes;
+            const uint64_t texel = static_cast<uint64_t>(view) * of.view_stride +
+                                   (from_y * of.row_stride + from_x * of.column_stride);
+            const uint64_t address = reinterpret_cast<uint64_t>(of.texels.data) + texel * sizeof(M);
+            const uint32_t to_right = right * of.column_stride * static_cast<uint32_t>(sizeof(M));
             cell = {static_cast<uint32_t>(address), static_cast<uint32_t>(address >> 32),
-                    right * texel_bytes, down * of.width * texel_bytes};
+                    level << 16 | to_right,
+                    down * of.row_stride * static_cast<uint32_t>(sizeof(M))};
             // Samples of larger maps have cells of their own.
             constexpr uint32_t kMost = 8000;
             const bool has_key = of.width < kMost && of.height < kMost;
@@ -348,12 +350,15 @@ struct CellSampling {
 #pragma unroll
             for (uint32_t i = 0; i < kCellBatch; ++i) {
                 const Cell cell = shared.cells[first + i];
+                const uint32_t right = cell.right & 0xffffu;
+                uint32_t offset = channel;
+                if (has_blocks) offset = args.maps.levels[cell.right >> 16].offset_of(channel);
                 const uint64_t address =
-                    (static_cast<uint64_t>(cell.high) << 32 | cell.low) + channel * sizeof(M);
+                    (static_cast<uint64_t>(cell.high) << 32 | cell.low) + offset * sizeof(M);
                 chunks[i][0].load(address);
-                chunks[i][1].load(address + cell.right);
+                chunks[i][1].load(address + right);
                 chunks[i][2].load(address + cell.down);
-                chunks[i][3].load(address + cell.down + cell.right);
+                chunks[i][3].load(address + cell.down + right);
             }
 #pragma unroll
             for (uint32_t i = 0; i < kCellBatch; ++i) {

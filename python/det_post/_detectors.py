@@ -104,7 +104,8 @@ class ViewDecoder(_ops.ViewDecoder):
         """Decodes a frame: a dict of ``boxes``, ``logits`` and, where the network has it, ``quality`` of all
         queries, before any threshold; arrays of the library and on the device of the first map.
 
-        ``maps``: the outputs of the backbone, float32 or float16, in the head's ``feature_layout``.
+        ``maps``: the outputs of the backbone in the head's ``feature_layout``, float32, float16 or, with
+        ``decoder.map_scales``, int8.
         ``interval``: seconds since the frame before; ``current_from_past``: 4 by 4, from its base frame to
         the current one. Without both the memory of past frames is forgotten.
         """

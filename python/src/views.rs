@@ -241,8 +241,9 @@ impl ViewDecoder {
 
     /// Decodes a frame: all queries, before any threshold.
     ///
-    /// maps: the outputs of the backbone in its order, float32 or float16 [cameras, C, H, W], or in
-    /// the head's feature_layout, maybe with a leading 1; on the CPU or on the decoder's GPU.
+    /// maps: the outputs of the backbone in its order, float32, float16 or, with decoder.map_scales, int8,
+    /// [cameras, C, H, W] or in the head's feature_layout, maybe with a leading 1; on the CPU or on the
+    /// decoder's GPU. Channels last and blocks of 32 channels are read where they are.
     /// interval: seconds since the frame before; current_from_past: a 4 by 4 matrix from its base frame to
     /// the current one, as nested lists. Without both the memory of past frames is forgotten.
     ///

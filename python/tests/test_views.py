@@ -45,7 +45,13 @@ def tensors(case: str, name: str) -> dict[str, Any]:
 class Case:
     """A golden case and its decoder."""
 
-    def __init__(self, name: str, head: dict[str, str] | None = None, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        name: str,
+        head: dict[str, str] | None = None,
+        device: str = "cpu",
+        params: dict[str, Any] | None = None,
+    ) -> None:
         self.name, self.is_streampetr = name, name == "petr_c64"
         self.inputs, self.expected = tensors(name, "inputs"), tensors(name, "expected")
         self.num_frames = len(BOUNDS[name])
@@ -60,6 +66,7 @@ class Case:
             self.params = {"rig.head": str(other)}
         else:
             self.params = {}
+        self.params.update(params or {})
         self.decoder = det_post.ViewDecoder(config, params=self.params, device=device)
         if self.is_streampetr:
             intrinsics = np.tile(np.eye(3), (6, 1, 1))
@@ -117,6 +124,31 @@ def test_golden_frames(name: str) -> None:
     case = Case(name)
     for frame in range(case.num_frames):
         case.check(case.decoder.run(case.maps(frame), **case.motion(frame)), frame)
+
+
+@golden
+@pytest.mark.parametrize("name", ["detr3d_c64", "detr3d_c256", "sparse4d_c64"])
+def test_int8_maps_are_read_in_every_layout(name: str) -> None:
+    """As they are: the queries of floats that the decoder quantizes by the same scales."""
+    scale = 0.03125
+    params = {"rig.decoder.map_scales": [scale] * 4}
+    case = Case(name, params=params)
+    expected = case.decoder.run(case.maps(0))
+    maps = [np.clip(np.rint(map / np.float32(scale)), -127, 127).astype(np.int8) for map in case.maps(0)]
+    layouts = {
+        "planar": lambda map: map,
+        "channels_last": lambda map: map.transpose(0, 2, 3, 1),
+        "blocks_32": lambda map: map.reshape(6, -1, 32, *map.shape[2:]).transpose(0, 1, 3, 4, 2),
+    }
+    for layout, lay_out in layouts.items():
+        head = {"class_names:": f"feature_layout: {layout}\nclass_names:"}
+        case = Case(name, head, params=params)
+        found = case.decoder.run([np.ascontiguousarray(lay_out(map)) for map in maps])
+        for key, values in expected.items():
+            np.testing.assert_array_equal(found[key], values, err_msg=f"{layout} {key}")
+    without = Case(name)
+    with pytest.raises(RuntimeError, match="is int8: set decoder.map_scales"):
+        without.decoder.run(maps)
 
 
 @golden

@@ -11,6 +11,7 @@ use crate::config::{ChannelConfig, ChannelKind, Config, SurroundDecoder};
 use crate::detectors::Detector;
 use crate::detectors::surround::{self, MapStatistics};
 use crate::replay::{Replay, ReplayOptions};
+use det_post_ops::view::map_statistics::{LevelStatistics, ScaleError, ScaleMethod};
 use det_post_ros::output_folder::{check_file, write_file};
 use det_post_types::{Error, ErrorKind, Result, ViewPrecision};
 
@@ -28,9 +29,38 @@ pub(super) struct CalibrateArguments {
     /// Writes the parameter file here instead of to stdout; replaces only a file of det_post.
     #[arg(short, long, value_name = "YAML")]
     out: Option<PathBuf>,
-    /// Percentage of the values of a level that its integers reach; 100 is the largest value.
+    /// How the scale of a level is found: by percentile, entropy or cosine, or by whichever of them has the
+    /// least relative error over the recording.
+    #[arg(long, default_value = "auto")]
+    method: Method,
+    /// Of the method percentile: percentage of the values of a level that its integers reach; 100 is the
+    /// largest value.
     #[arg(long, default_value_t = 99.99, value_parser = parse_percentile)]
     percentile: f64,
+}
+
+/// How scales are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Method {
+    /// The least error of the others.
+    Auto,
+    /// Integers reach a share of the values.
+    Percentile,
+    /// The histogram of the integers diverges least.
+    Entropy,
+    /// Integers and values have the smallest angle.
+    Cosine,
+}
+
+impl Method {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Percentile => "percentile",
+            Self::Entropy => "entropy",
+            Self::Cosine => "cosine",
+        }
+    }
 }
 
 fn parse_percentile(text: &str) -> std::result::Result<f64, String> {
@@ -72,10 +102,14 @@ pub(super) fn calibrate(arguments: &CalibrateArguments) -> Result<ExitStatus> {
     if report.is_interrupted() {
         return Ok(ExitStatus::Interrupted);
     }
-    let text = parameters(&statistics, arguments.percentile)?;
+    let text = parameters(&statistics, arguments)?;
     match &arguments.out {
         None => stdout::print(&text).map(drop)?,
-        Some(path) => write_file(path, &text)?,
+        Some(path) => {
+            write_file(path, &text)?;
+            let table = text.lines().filter_map(|line| line.strip_prefix("# ")).skip(1);
+            stdout::print(&(table.collect::<Vec<_>>().join("\n") + "\n")).map(drop)?;
+        }
     }
     Ok(if report.is_damaged() { ExitStatus::Damaged } else { ExitStatus::Done })
 }
@@ -102,44 +136,90 @@ fn open(channel: &ChannelConfig, statistics: &[(String, Shared)]) -> Result<Box<
     Ok(Box::new(detector))
 }
 
-/// The parameter file.
+/// A scale of a level, and what it does.
+struct Found {
+    method: Method,
+    scale: f32,
+    error: ScaleError,
+}
+
+/// The scales of a level by all methods that are asked for; the first has the least relative error.
+fn scales_of(level: &LevelStatistics, arguments: &CalibrateArguments) -> Vec<Found> {
+    let methods = match arguments.method {
+        Method::Auto => &[Method::Percentile, Method::Entropy, Method::Cosine][..],
+        ref one => std::slice::from_ref(one),
+    };
+    let found = methods.iter().filter_map(|&method| {
+        let scale = level.scale(match method {
+            Method::Entropy => ScaleMethod::Entropy,
+            Method::Cosine => ScaleMethod::Cosine,
+            Method::Auto | Method::Percentile => {
+                ScaleMethod::Percentile(arguments.percentile / 100.0)
+            }
+        })?;
+        Some(Found { method, scale, error: level.error(scale) })
+    });
+    let mut found: Vec<Found> = found.collect();
+    // Stable: of equal errors the method that is listed first.
+    found.sort_by(|a, b| a.error.relative.total_cmp(&b.error.relative));
+    found
+}
+
+/// The parameter file, with a table of all scales as comments.
 ///
 /// # Errors
 /// `Argument` when a channel had no frame, or a level holds only zeros.
-fn parameters(statistics: &[(String, Shared)], percentile: f64) -> Result<String> {
-    let mut text = "# Scales of int8 feature maps, by `det_post calibrate`.\n/**:\n  \
-                    ros__parameters:\n"
-        .to_owned();
+fn parameters(statistics: &[(String, Shared)], arguments: &CalibrateArguments) -> Result<String> {
+    let mut table =
+        "# Scales of int8 feature maps, by `det_post calibrate`. The error is the root of the sum \
+                     of squared differences as a share of the values'.\n"
+            .to_owned();
+    let mut body = String::new();
     for (name, shared) in statistics {
         let statistics = shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let num_frames = statistics.num_frames();
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            table,
+            "# channel {name}: {} frames\n# {:>5} {:<12} {:>12} {:>10} {:>9} {:>9}",
+            statistics.num_frames(),
+            "level",
+            "method",
+            "scale",
+            "error",
+            "cosine",
+            "clipped"
+        );
         let mut scales = Vec::new();
         for (index, level) in statistics.levels().iter().enumerate() {
-            let largest = level.max();
-            let reached = level.quantile(percentile / 100.0);
-            tracing::info!(
-                "channel {name}, level {index}: {num_frames} frames, largest value {largest}, \
-                 {percentile} % within {reached}, {} not finite",
-                level.num_not_finite()
-            );
-            let scale = level.scale(percentile / 100.0).ok_or_else(|| {
+            let found = scales_of(level, arguments);
+            let Some(best) = found.first() else {
                 let message = format!("channel {name}: level {index} holds only zeros");
-                Error::new(ErrorKind::Argument, "calibrate", message)
-            })?;
-            scales.push(scale);
+                return Err(Error::new(ErrorKind::Argument, "calibrate", message));
+            };
+            scales.push(best.scale);
+            for (place, Found { method, scale, error }) in found.iter().enumerate() {
+                let _ = writeln!(
+                    table,
+                    "# {index:>5} {:<12} {scale:>12.7} {:>8.4} % {:>9.6} {:>7.4} %{}",
+                    method.name(),
+                    100.0 * error.relative,
+                    error.cosine,
+                    100.0 * error.clipped,
+                    if place == 0 { "  *" } else { "" }
+                );
+            }
+            if level.num_not_finite() > 0 {
+                let num = level.num_not_finite();
+                let _ = writeln!(table, "# {index:>5} {num} values are not finite and not counted");
+            }
         }
         if scales.is_empty() {
             let message = format!("channel {name}: no frame was complete");
             return Err(Error::new(ErrorKind::Argument, "calibrate", message));
         }
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "    # {num_frames} frames, {percentile} % of the values of each level.\n    \
-             {name}:\n      decoder:\n        map_scales: {scales:?}"
-        );
+        let _ = writeln!(body, "    {name}:\n      decoder:\n        map_scales: {scales:?}");
     }
-    Ok(text)
+    Ok(table + "/**:\n  ros__parameters:\n" + &body)
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "calibrate",
         &[
             "det_post calibrate drive --config rig.param.yaml --out scales.yaml",
-            "det_post calibrate drive --config rig.param.yaml --percentile 99.9",
+            "det_post calibrate drive --config rig.param.yaml --method percentile --percentile 99.9",
         ],
     ),
     (

@@ -414,6 +414,16 @@ impl<'a> Net<'a> {
 
 /// A backbone: one convolution, of which the columns are the tokens.
 pub fn backbone(sizes: &Sizes, seed: u64) -> Graph {
+    let Sizes { cameras, channels, grid: [rows, columns], .. } = *sizes;
+    let dims: Vec<i64> = [1, cameras, channels, rows, columns].map(|n| n as i64).to_vec();
+    backbone_maps(sizes, seed)
+        .output("img_feats", ElementType::F32, &dims)
+        .integers("features", &dims)
+        .op("Reshape", &["maps", "features"], "img_feats")
+}
+
+/// The same up to its maps, [cameras, channels, rows, columns], without an output.
+pub fn backbone_maps(sizes: &Sizes, seed: u64) -> Graph {
     let Sizes { cameras, channels, stride, .. } = *sizes;
     let [height, width] = sizes.image();
     let mut state = seed.wrapping_mul(2).wrapping_add(1);
@@ -424,13 +434,10 @@ pub fn backbone(sizes: &Sizes, seed: u64) -> Graph {
     let scale = 1.0 / (stride as f32);
     let kernel: Vec<f32> = (0..channels * 3 * stride * stride).map(|_| scale * next()).collect();
     let dims = |dims: &[usize]| dims.iter().map(|&n| n as i64).collect::<Vec<i64>>();
-    let [rows, columns] = sizes.grid;
     Graph::new("backbone", "a convolution")
         .input("img", ElementType::F32, &dims(&[1, cameras, 3, height, width]))
-        .output("img_feats", ElementType::F32, &dims(&[1, cameras, channels, rows, columns]))
         .constant("kernel", &dims(&[channels, 3, stride, stride]), &kernel)
         .integers("batch", &dims(&[cameras, 3, height, width]))
-        .integers("features", &dims(&[1, cameras, channels, rows, columns]))
         .op("Reshape", &["img", "batch"], "images")
         .node(
             "Conv",
@@ -444,7 +451,6 @@ pub fn backbone(sizes: &Sizes, seed: u64) -> Graph {
                 ("group", Attr::Int(1)),
             ],
         )
-        .op("Reshape", &["maps", "features"], "img_feats")
 }
 
 /// Position embedding and cone.

@@ -30,6 +30,8 @@ mod decompress;
 #[cfg(feature = "cuda")]
 mod final_rows;
 #[cfg(feature = "cuda")]
+mod int8_maps;
+#[cfg(feature = "cuda")]
 mod lidar_pipeline;
 #[cfg(feature = "cuda")]
 mod proposals_pipeline;

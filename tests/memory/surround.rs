@@ -153,7 +153,7 @@ fn a_frame_of_view_decoders_allocates_nothing() {
     backbone(&SIZES, 11).save(&path).unwrap();
     for (config, network) in view_decoders(folder.path()) {
         let backbone = Noise::like(&path);
-        let networks = ViewFamily::of(&config).unwrap().on_cpu(backbone, &network).unwrap();
+        let networks = ViewFamily::of(&config).unwrap().on_cpu(backbone, &network, &[]).unwrap();
         let mut detector = CpuDetector::new(&config, 6, networks).unwrap();
         check(&mut detector, &config.head);
     }
@@ -180,7 +180,7 @@ fn a_frame_of_view_decoders_on_a_gpu_allocates_nothing_and_waits_once() {
         let maps = Tensor::F32 { values: (0..6 * 16 * 6 * 12).map(noise).collect(), shape };
         let engine = DeviceEngine::fixed(&stream, vec![input], &[("maps", &maps)]).unwrap();
         let family = ViewFamily::of(&config).unwrap();
-        let networks = family.on_gpu(&stream, engine, &network).unwrap();
+        let networks = family.on_gpu(&stream, engine, &network, &[]).unwrap();
         let mut detector = CudaDetector::new(&config, 6, &stream, networks).unwrap();
         check(&mut detector, &config.head);
         let cameras = Cameras::new();

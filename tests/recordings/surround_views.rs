@@ -1,13 +1,16 @@
 //! Six cameras of a simulated drive through small DETR3D and Sparse4D decoders with
 //! random weights.
 
-use det_post_types::{Detr3d, Sparse4d};
+use det_post_types::{Detr3d, MapLayout, Sparse4d};
 
 use super::surround::{NUM_SERVED, frames, reasons};
 use crate::common::replay::det_post;
 use crate::common::surround_rig::{Fixture, NUM_FRAMES};
 use crate::common::view_networks::{detr3d, detr3d_facts, sparse4d, sparse4d_facts};
-use crate::common::view_rig::{detr3d_fixture, sparse4d_fixture};
+use crate::common::view_rig::{
+    INT8_SCALE, detr3d_fixture, float_backbone, int8_backbone, int8_decoder, int8_fixture,
+    sparse4d_fixture,
+};
 
 #[test]
 fn both_families_find_boxes_in_the_frame_of_the_vehicle() {
@@ -87,7 +90,24 @@ fn calibration_finds_the_scales_of_int8_maps() {
     calibrate(&["--out", &out]).expect_code(0);
     calibrate(&["--out", &out]).expect_code(0);
     let text = std::fs::read_to_string(&scales).unwrap();
-    assert!(text.contains(&format!("# {NUM_SERVED} frames, 99.99 % of the values")), "{text}");
+    assert!(text.contains(&format!("# channel rig: {NUM_SERVED} frames\n")), "{text}");
+    // A row for each level and method; the scale with the least error is the one of its level.
+    let rows = |text: &str| -> Vec<(String, f64, bool)> {
+        let rows = text.lines().filter(|line| line.contains(" % "));
+        let row = |line: &str| {
+            let words: Vec<&str> = line.trim_start_matches('#').split_whitespace().collect();
+            (words[1].to_owned(), words[3].parse().unwrap(), line.ends_with('*'))
+        };
+        rows.map(row).collect()
+    };
+    let of_auto = rows(&text);
+    assert_eq!(of_auto.len(), 6, "{text}");
+    for level in of_auto.chunks(3) {
+        assert!(level[0].2 && level[0].1 <= level[1].1 && level[1].1 <= level[2].1, "{text}");
+        let mut names: Vec<&str> = level.iter().map(|row| row.0.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["cosine", "entropy", "percentile"]);
+    }
     let scales_of = |text: &str| -> Vec<f32> {
         let (_, list) = text.split_once("map_scales: [").unwrap();
         let (list, _) = list.split_once(']').unwrap();
@@ -96,11 +116,20 @@ fn calibration_finds_the_scales_of_int8_maps() {
     let found = scales_of(&text);
     // Two levels, the second made of texels of the first. The largest value is at least as
     // large; printed without a file, whatever scales the configuration has.
-    let largest = calibrate(&["--percentile", "100", "-p", "rig.decoder.map_scales:=[9.0, 9.0]"]);
+    let by_percentile = ["--method", "percentile", "--percentile", "100"];
+    let more = ["-p", "rig.decoder.map_scales:=[9.0, 9.0]"];
+    let largest = calibrate(&[&by_percentile[..], &more].concat());
     let largest = scales_of(&largest.expect_code(0).stdout);
     assert_eq!((found.len(), largest.len()), (2, 2));
     assert!(found.iter().zip(&largest).all(|(a, b)| 0.0 < *a && a <= b), "{found:?} {largest:?}");
     assert!(largest[1] <= largest[0]);
+    for method in ["entropy", "cosine"] {
+        let run = calibrate(&["--method", method]);
+        let run = run.expect_code(0);
+        assert!(rows(&run.stdout).iter().all(|row| row.0 == method && row.2), "{}", run.stdout);
+        let scales = scales_of(&run.stdout);
+        assert!(scales.iter().zip(&largest).all(|(a, b)| 0.0 < *a && *a <= b * 1.001), "{method}");
+    }
 
     // The file is one more parameter file of a replay, whose scores it changes a little.
     let all = ["-p", "rig.score_thresholds:=0.0"];
@@ -124,10 +153,52 @@ fn calibration_finds_the_scales_of_int8_maps() {
         assert!(run.code != 0 && run.stderr.contains(expected), "{expected}: {}", run.stderr);
     };
     refused(&["--percentile", "40"], "above 50 and at most 100");
+    refused(&["--method", "largest"], "percentile, entropy, cosine");
     refused(&["-p", "rig.world_frame:=nowhere"], "no frame was complete");
     let camera = ["calibrate", &bag, "--config", "config/camera.param.yaml"];
     let run = det_post(&camera);
     assert!(run.stderr.contains("no channel has a head of kind"), "{}", run.stderr);
+}
+
+/// Maps that the backbone quantizes give the detections of maps that are quantized here by the same scale,
+/// in every layout.
+#[test]
+fn int8_maps_of_a_backbone_are_read_as_they_are() {
+    for is_detr3d in [true, false] {
+        let fixture = int8_fixture(is_detr3d, MapLayout::Planar);
+        let floats = fixture.path("floats.onnx");
+        float_backbone(&floats);
+        let model = format!("rig.model_path:={}", floats.display());
+        let scales = format!("rig.decoder.map_scales:=[{INT8_SCALE}, {INT8_SCALE}]");
+        let all = "rig.score_thresholds:=0.0";
+        let quantized = fixture.replay(&fixture.drive(), "floats", &[&model, &scales, all]);
+        let expected = quantized.expect_code(0).lines();
+        let plain = fixture.replay(&fixture.drive(), "plain", &[&model, all]);
+        assert_ne!(plain.expect_code(0).lines(), expected);
+        for layout in [MapLayout::Planar, MapLayout::ChannelsLast, MapLayout::Blocks32] {
+            int8_backbone(layout).save(&fixture.path("backbone.onnx")).unwrap();
+            std::fs::write(fixture.path("head.yaml"), int8_decoder(is_detr3d, layout).0).unwrap();
+            let run = fixture.replay(&fixture.drive(), "int8", &[all]);
+            assert!(run.expect_code(0).lines() == expected, "{is_detr3d} {layout:?}");
+            // The same scales are no contradiction; others are.
+            let run = fixture.replay(&fixture.drive(), "same", &[all, &scales]);
+            assert!(run.expect_code(0).lines() == expected, "{is_detr3d} {layout:?}");
+        }
+        let refused = |more: &[&str], expected: &str| {
+            let run = fixture.replay(&fixture.drive(), "refused", more);
+            assert!(run.code != 0 && run.stderr.contains(expected), "{expected}: {}", run.stderr);
+        };
+        let others = "rig.decoder.map_scales:=[0.1, 0.1]";
+        refused(&[others], "quantizes its output maps_i8 by 0.05: leave decoder.map_scales out");
+        let config = fixture.path("rig.param.yaml").display().to_string();
+        let bag = fixture.drive().display().to_string();
+        let run = det_post(&["calibrate", &bag, "--config", &config]);
+        assert!(run.code != 0 && run.stderr.contains("int8 already"), "{}", run.stderr);
+        let head = int8_decoder(is_detr3d, MapLayout::Blocks32).0;
+        std::fs::write(fixture.path("head.yaml"), head.replace("channels: 32", "channels: 48"))
+            .unwrap();
+        refused(&[], "blocks_32 with channels in steps of 32");
+    }
 }
 
 #[test]

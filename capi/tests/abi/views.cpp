@@ -7,6 +7,7 @@
 
 #include <det_post.hpp>
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -65,8 +66,8 @@ std::vector<Frame> frames_of(const std::string & folder)
 class Decoder
 {
 public:
-  Decoder(const char * file, const char * device)
-  : decoder_(configuration(file, device))
+  Decoder(const char * file, const char * device, const std::vector<std::string> & overrides = {})
+  : decoder_(configuration(file, device, overrides))
   {
     if (std::strcmp(device, "cpu") != 0) {
       cuda_.open();
@@ -77,17 +78,38 @@ public:
 
   Found run(const Frame & frame)
   {
+    return run(frame, frame.maps, 9);
+  }
+
+  // With the maps of the frame as int8.
+  Found run_integers(const Frame & frame, float scale)
+  {
+    std::vector<std::vector<int8_t>> maps;
+    for (const auto & map : frame.maps) {
+      std::vector<int8_t> integers;
+      for (const float value : map) {
+        const float rounded = std::nearbyint(value / scale);
+        integers.push_back(static_cast<int8_t>(std::fmax(std::fmin(rounded, 127.0f), -127.0f)));
+      }
+      maps.push_back(integers);
+    }
+    return run(frame, maps, 1);
+  }
+
+  template<typename T>
+  Found run(const Frame & frame, const std::vector<std::vector<T>> & maps, uint32_t element)
+  {
     std::vector<det_post_tensor> tensors;
-    for (std::size_t i = 0; i < frame.maps.size(); ++i) {
-      const auto & map = frame.maps[i];
+    for (std::size_t i = 0; i < maps.size(); ++i) {
+      const auto & map = maps[i];
       const void * data = map.data();
-      const std::size_t num_bytes = map.size() * sizeof(float);
+      const std::size_t num_bytes = map.size() * sizeof(T);
       if (stream_ != nullptr) {
         const auto address = cuda_.allocate(num_bytes);
         cuda_.upload(address, data, num_bytes, stream_);
         data = reinterpret_cast<const void *>(static_cast<uintptr_t>(address));
       }
-      tensors.push_back({nullptr, 9, 4, frame.shapes[i].data(), {static_cast<const uint8_t *>(data), num_bytes}});
+      tensors.push_back({nullptr, element, 4, frame.shapes[i].data(), {static_cast<const uint8_t *>(data), num_bytes}});
     }
     const auto & queries = decoder_.run(tensors, frame.has_motion ? &frame.motion : nullptr);
     Found found;
@@ -100,11 +122,13 @@ public:
   det_post::ViewDecoder & get() {return decoder_;}
 
 private:
-  static det_post::Configuration configuration(const char * file, const char * device)
+  static det_post::Configuration configuration(
+    const char * file, const char * device, const std::vector<std::string> & overrides)
   {
     det_post::Configuration configuration;
     configuration.files = {file};
     configuration.overrides = {std::string("device:=") + device, "rig.engine.kind:=rten"};
+    for (const auto & more : overrides) {configuration.overrides.push_back(more);}
     return configuration;
   }
 
@@ -158,6 +182,17 @@ struct Memory
     decoder.set_memory({parts.data(), parts.size()});
   }
 };
+
+// Maps of int8 give the queries of floats that the decoder quantizes by the same scales.
+void integers(
+  const char * file, const char * device, const Frame & frame, const std::vector<det_post_view_camera> & cameras)
+{
+  Decoder decoder(
+    file, device, {"rig.decoder.map_scales:=[0.03125, 0.03125, 0.03125, 0.03125]", "rig.decoder.precision:=auto"});
+  decoder.get().set_cameras(cameras);
+  const auto expected = decoder.run(frame);
+  expect(are_same(decoder.run_integers(frame, 0.03125f), expected), "maps of int8");
+}
 
 void misuse(Decoder & decoder, const Frame & frame, std::vector<det_post_view_camera> cameras)
 {
@@ -229,6 +264,7 @@ int main(int, char ** arguments)
     decoder.get().set_memory({nullptr, 0});
     expect(!are_same(decoder.run(frames.back()), all.back()), "a frame without its memory");
   }
+  if (decoder.get().info().needs_intrinsics == 0) {integers(arguments[1], arguments[3], frames[0], cameras);}
   if (num_failures == 0) {std::puts("no failures");}
   return 0;
 }

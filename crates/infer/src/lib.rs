@@ -2,8 +2,8 @@
 //!
 //! | engine | where | element types | same input, same bytes |
 //! | --- | --- | --- | --- |
-//! | [`RtenEngine`] | CPU, embedded | f32, i32; f16 widened to f32, i64 and bool narrowed to i32 | yes, with the same number of threads |
-//! | [`OrtEngine`] | CPU, a library loaded at run time | f32, f16, i32, i64 | yes, with the same library and number of threads |
+//! | [`RtenEngine`] | CPU, embedded | f32, i32, i8; f16 widened to f32, i64 and bool narrowed to i32 | yes, with the same number of threads |
+//! | [`OrtEngine`] | CPU, a library loaded at run time | f32, f16, i32, i64, i8 | yes, with the same library and number of threads |
 //! | [`dense`] | a GPU, kernels of our own | f32, f16 | yes |
 //!
 //! [`External`] stands for a network that runs elsewhere: its outputs are tensors of a message.
@@ -28,6 +28,7 @@ pub mod fp16;
 pub mod metadata;
 mod onnx;
 mod ort;
+mod quantized_outputs;
 mod rten;
 pub mod safetensors;
 mod signature;
@@ -42,6 +43,7 @@ use std::path::{Path, PathBuf};
 pub use engine::Engine;
 pub use external::External;
 pub use ort::OrtEngine;
+pub use quantized_outputs::output_scales;
 pub use rten::RtenEngine;
 pub use signature::{Expected, ExpectedDim, Side, bind};
 

@@ -165,7 +165,7 @@ impl Engine for OrtEngine {
         let mut used = positions.iter().filter_map(|&position| self.outputs.get(position));
         if let Some(output) = used.find(|output| output.element.is_none()) {
             let message = format!(
-                "the output {output} is of a type that is not supported: export it as f32, f16, i32 or i64"
+                "the output {output} is of a type that is not supported: export it as f32, f16, i32, i64 or i8"
             );
             return Err(Error::new(ErrorKind::Model, STAGE, message));
         }
@@ -227,6 +227,7 @@ fn values(value: &DynValue) -> Result<TensorValues<'_>> {
         Some(ElementType::I32) => value.try_extract_tensor().map(|t| TensorValues::I32(t.1)),
         Some(ElementType::I64) => value.try_extract_tensor().map(|t| TensorValues::I64(t.1)),
         Some(ElementType::F64) => value.try_extract_tensor().map(|t| TensorValues::F64(t.1)),
+        Some(ElementType::I8) => value.try_extract_tensor().map(|t| TensorValues::I8(t.1)),
         None => return Err(failed(format!("an output is a {}", value.dtype()))),
     };
     values.map_err(|cause| failed("an output cannot be read").with_source(cause))
@@ -264,6 +265,7 @@ pub(super) fn element(kind: TensorElementType) -> Option<ElementType> {
         TensorElementType::Int32 => Some(ElementType::I32),
         TensorElementType::Int64 => Some(ElementType::I64),
         TensorElementType::Float64 => Some(ElementType::F64),
+        TensorElementType::Int8 => Some(ElementType::I8),
         _ => None,
     }
 }
@@ -276,5 +278,6 @@ fn borrow<'a>(input: &TensorView<'a>) -> ort::Result<SessionInputValue<'a>> {
         TensorValues::I32(values) => TensorRef::<i32>::from_array_view((shape, values))?.into(),
         TensorValues::I64(values) => TensorRef::<i64>::from_array_view((shape, values))?.into(),
         TensorValues::F64(values) => TensorRef::<f64>::from_array_view((shape, values))?.into(),
+        TensorValues::I8(values) => TensorRef::<i8>::from_array_view((shape, values))?.into(),
     })
 }

@@ -1,6 +1,6 @@
 //! rten: the built-in engine, in Rust, for the CPU.
 //!
-//! rten supports f32 and i32 (and 8-bit integers, which no head uses). It widens f16
+//! rten supports f32, i32 and 8-bit integers, of which i8 is an output of networks here. It widens f16
 //! models to f32 when it loads them and narrows i64 and bool tensors to i32; the specs
 //! are those of rten, not of the file. f16 tensors are refused: a model that must run in
 //! f16 needs ONNX Runtime. The same input gives the same bytes in every run with the same
@@ -177,7 +177,7 @@ impl Engine for RtenEngine {
                 && positions.contains(&index)
             {
                 let message = format!(
-                    "the output {} is of {found}; f32 and i32 are supported: export it as one of them, or as i64",
+                    "the output {} is of {found}; f32, i32 and i8 are supported: export it as one of them, or as i64",
                     self.outputs[index]
                 );
                 return Err(Error::new(ErrorKind::Model, STAGE, message));
@@ -210,6 +210,7 @@ impl Engine for RtenEngine {
         let (shape, values) = match value {
             Value::FloatTensor(tensor) => (tensor.shape(), tensor.data().map(TensorValues::F32)),
             Value::Int32Tensor(tensor) => (tensor.shape(), tensor.data().map(TensorValues::I32)),
+            Value::Int8Tensor(tensor) => (tensor.shape(), tensor.data().map(TensorValues::I8)),
             other => {
                 return Err(failed(format!("output {index} is a {}", other.dtype())));
             }
@@ -253,6 +254,7 @@ fn spec(model: &Model, id: NodeId) -> TensorSpec {
     let element = match info.dtype() {
         Some(ValueType::Tensor(DataType::Float)) => Some(ElementType::F32),
         Some(ValueType::Tensor(DataType::Int32)) => Some(ElementType::I32),
+        Some(ValueType::Tensor(DataType::Int8)) => Some(ElementType::I8),
         _ => None,
     };
     let shape = info.shape().map(|dims| {
@@ -271,11 +273,12 @@ fn borrow<'a>(input: &TensorView<'a>) -> Result<ValueOrView<'a>> {
     let view = match input.values() {
         TensorValues::F32(values) => ValueView::from_shape(shape, values).ok(),
         TensorValues::I32(values) => ValueView::from_shape(shape, values).ok(),
+        TensorValues::I8(values) => ValueView::from_shape(shape, values).ok(),
         TensorValues::F16(_) | TensorValues::I64(_) | TensorValues::F64(_) => None,
     };
     let element = input.values().element();
     view.map(ValueOrView::from)
-        .ok_or_else(|| failed(format!("rten supports f32 and i32, not {element} {shape:?}")))
+        .ok_or_else(|| failed(format!("rten supports f32, i32 and i8, not {element} {shape:?}")))
 }
 
 /// Converts an output to row-major order, which the output of a transposition does not
@@ -284,6 +287,7 @@ fn make_dense(output: &mut Value) {
     match output {
         Value::FloatTensor(tensor) => tensor.make_contiguous(),
         Value::Int32Tensor(tensor) => tensor.make_contiguous(),
+        Value::Int8Tensor(tensor) => tensor.make_contiguous(),
         _ => (),
     }
 }

@@ -31,6 +31,7 @@ pub mod sparse_scenes;
 pub mod tensors;
 #[cfg(feature = "networks")]
 pub mod view_cases;
+pub mod view_layouts;
 #[cfg(feature = "networks")]
 pub mod view_networks;
 

@@ -62,6 +62,12 @@ impl Graph {
         self.raw(name, ElementType::F16, dims, bytes)
     }
 
+    /// A constant of 8-bit integers.
+    pub fn constant_i8(self, name: &str, dims: &[i64], values: &[i8]) -> Self {
+        let bytes = values.iter().map(|value| value.cast_unsigned()).collect();
+        self.raw(name, ElementType::I8, dims, bytes)
+    }
+
     /// A constant list of integers: a shape, axes, starts …
     pub fn integers(self, name: &str, values: &[i64]) -> Self {
         let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -144,6 +150,7 @@ impl Graph {
 fn data_type(element: ElementType) -> i32 {
     match element {
         ElementType::F32 => 1,
+        ElementType::I8 => 3,
         ElementType::I32 => 6,
         ElementType::I64 => 7,
         ElementType::F16 => 10,

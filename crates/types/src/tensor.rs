@@ -20,6 +20,8 @@ pub enum ElementType {
     I64,
     /// 64-bit float.
     F64,
+    /// 8-bit signed integer: feature maps of a quantized network.
+    I8,
 }
 
 impl fmt::Display for ElementType {
@@ -30,6 +32,7 @@ impl fmt::Display for ElementType {
             Self::I32 => "i32",
             Self::I64 => "i64",
             Self::F64 => "f64",
+            Self::I8 => "i8",
         })
     }
 }
@@ -86,6 +89,8 @@ pub enum TensorValues<'a> {
     I64(&'a [i64]),
     /// 64-bit floats.
     F64(&'a [f64]),
+    /// 8-bit signed integers.
+    I8(&'a [i8]),
 }
 
 impl<'a> TensorValues<'a> {
@@ -97,6 +102,7 @@ impl<'a> TensorValues<'a> {
             Self::I32(values) => Self::I32(values.get(range)?),
             Self::I64(values) => Self::I64(values.get(range)?),
             Self::F64(values) => Self::F64(values.get(range)?),
+            Self::I8(values) => Self::I8(values.get(range)?),
         })
     }
 
@@ -108,6 +114,7 @@ impl<'a> TensorValues<'a> {
             Self::I32(values) => values.len(),
             Self::I64(values) => values.len(),
             Self::F64(values) => values.len(),
+            Self::I8(values) => values.len(),
         }
     }
 
@@ -124,6 +131,7 @@ impl<'a> TensorValues<'a> {
             Self::I32(_) => ElementType::I32,
             Self::I64(_) => ElementType::I64,
             Self::F64(_) => ElementType::F64,
+            Self::I8(_) => ElementType::I8,
         }
     }
 }

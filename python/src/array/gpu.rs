@@ -136,11 +136,13 @@ impl GpuInput {
     /// The array as the output of a network, to be read.
     ///
     /// # Errors
-    /// `TypeError` when the elements are neither float32 nor float16; as [`GpuInput::slice`], for
+    /// `TypeError` when the elements are neither float32, float16 nor int8; as [`GpuInput::slice`], for
     /// [`DeviceBuffer::borrow`].
     pub fn tensor<'env>(&'env self, scope: &GpuScope<'_, 'env>) -> PyResult<DeviceTensor> {
         let values = if self.is::<f16>() {
             DeviceValues::F16(self.0.device_buffer(self.0.num_elements(), scope)?)
+        } else if self.is::<i8>() {
+            DeviceValues::I8(self.0.device_buffer(self.0.num_elements(), scope)?)
         } else {
             self.0.check_type::<f32>()?;
             DeviceValues::F32(self.0.device_buffer(self.0.num_elements(), scope)?)

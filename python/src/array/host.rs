@@ -64,6 +64,7 @@ impl Input {
     pub fn tensor(&self) -> PyResult<TensorView<'_>> {
         let values = match () {
             () if self.is::<f16>() => TensorValues::F16(self.values()?),
+            () if self.is::<i8>() => TensorValues::I8(self.values()?),
             () if self.is::<i32>() => TensorValues::I32(self.values()?),
             () if self.is::<i64>() => TensorValues::I64(self.values()?),
             () if self.is::<f64>() => TensorValues::F64(self.values()?),

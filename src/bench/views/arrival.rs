@@ -94,7 +94,7 @@ fn case_of(
 ) -> Result<()> {
     let (config, network) = (config(decoder)?, decoder.network()?);
     let backbone = backbone().on_device(stream)?;
-    let networks = ViewFamily::of(&config)?.on_gpu(stream, backbone, &network)?;
+    let networks = ViewFamily::of(&config)?.on_gpu(stream, backbone, &network, &[])?;
     let mut detector = CudaDetector::new(&config, NUM_VIEWS, stream, networks)?;
     let rig = Rig::new(&detector, form)?;
     let mut times = Vec::with_capacity(NUM_FRAMES);

@@ -29,8 +29,11 @@ pub(in crate::config) enum Family {
     Sparse4d,
 }
 
-const LAYOUTS: &[(&str, MapLayout)] =
-    &[("planar", MapLayout::Planar), ("channels_last", MapLayout::ChannelsLast)];
+const LAYOUTS: &[(&str, MapLayout)] = &[
+    ("planar", MapLayout::Planar),
+    ("channels_last", MapLayout::ChannelsLast),
+    ("blocks_32", MapLayout::Blocks32),
+];
 const RESIDUALS: &[(&str, AttentionResidual)] = &[
     ("query", AttentionResidual::Query),
     ("query_with_position", AttentionResidual::QueryWithPosition),
@@ -53,7 +56,8 @@ impl ViewFacts {
             Fixed,
             one_of(LAYOUTS),
             "planar",
-            "Order of feature maps: [cameras, channels, rows, columns] or channels last.",
+            "Order of feature maps: [cameras, channels, rows, columns], channels last, or in blocks \
+             [cameras, channels / 32, rows, columns, 32] (TensorRT's `kCHW32`).",
         );
         let level_strides = p.required(
             "level_strides",
@@ -73,6 +77,14 @@ impl ViewFacts {
             Family::Detr3d => ViewDecoder::Detr3d(sizes.detr3d(p)),
             Family::Sparse4d => ViewDecoder::Sparse4d(sizes.sparse4d(p)),
         };
+        let num_channels = match &decoder {
+            ViewDecoder::Detr3d(facts) => facts.num_channels,
+            ViewDecoder::Sparse4d(facts) => facts.num_channels,
+        };
+        if layout == MapLayout::Blocks32 && !num_channels.is_multiple_of(32) {
+            let found = format!("blocks_32 and {num_channels} channels");
+            p.refuse("feature_layout", found, "blocks_32 with channels in steps of 32");
+        }
         Self { decoder, layout, level_strides, extra_level }
     }
 }

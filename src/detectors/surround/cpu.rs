@@ -93,7 +93,7 @@ impl CpuDetector {
     /// no detections.
     ///
     /// # Errors
-    /// `Argument` for a head of kind `streampetr`.
+    /// `Argument` for a head of kind `streampetr`, and for a backbone with int8 maps.
     pub fn measure_maps(&mut self, statistics: Arc<Mutex<MapStatistics>>) -> Result<()> {
         self.decoder.measure_maps(statistics)
     }

@@ -102,6 +102,12 @@ impl CudaDetector {
         })
     }
 
+    /// The kernels of a frame without memory behind the backbone, in order: for tests.
+    #[doc(hidden)]
+    pub fn decoder_kernels(&self) -> Vec<&'static str> {
+        self.decoder.kernels()
+    }
+
     /// Runs a frame up to its candidates.
     fn run(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         let pose = world_from_target(frame)?;

@@ -54,10 +54,15 @@ pub(super) trait Decoder<Backbone: ?Sized>: Send {
     fn warm_up(&mut self, backbone: &Backbone, candidates: &mut Candidates<Object3d>)
     -> Result<()>;
 
+    /// The kernels of a frame without memory behind the backbone, in order, on a GPU: for tests.
+    fn kernels(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// Measures the feature maps of the next frames instead of decoding them.
     ///
     /// # Errors
-    /// `Argument` when the decoder does not sample feature maps.
+    /// `Argument` when the decoder does not sample feature maps, or they are int8.
     fn measure_maps(&mut self, _statistics: Arc<Mutex<MapStatistics>>) -> Result<()> {
         let message = "heads of this kind sample no feature maps, so there is none to measure";
         Err(Error::new(ErrorKind::Argument, STAGE, message))

@@ -43,7 +43,7 @@ pub use ego_motion::{EgoMotion, Step};
 pub use matrices::RigMatrices;
 pub use views::ViewFamily;
 
-pub use det_post_ops::view::channels_last::MapStatistics;
+pub use det_post_ops::view::map_statistics::MapStatistics;
 
 use nalgebra::Isometry3;
 

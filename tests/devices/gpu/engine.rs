@@ -51,7 +51,7 @@ fn shape(spec: &TensorSpec) -> det_post::Result<Vec<usize>> {
 fn write(tensor: &mut DeviceTensor, values: &[f32]) {
     match tensor.values_mut() {
         DeviceValues::F32(to) => to.write(values).unwrap(),
-        DeviceValues::F16(_) => panic!("an input of 16-bit floats"),
+        _ => panic!("an input of other than f32"),
     }
 }
 

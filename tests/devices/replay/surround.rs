@@ -2,12 +2,13 @@
 //! detections as on the CPU within the bounds of docs/numerics.md, and the same bytes from run
 //! to run and in a process of its own.
 
+use det_post_types::MapLayout;
 use serde_json::Value;
 
 use super::common::bounds::bound;
 use super::common::replay::Run;
 use super::common::surround_rig::Fixture;
-use super::common::view_rig::{detr3d_fixture, sparse4d_fixture};
+use super::common::view_rig::{detr3d_fixture, int8_fixture, sparse4d_fixture};
 use super::has_gpu;
 
 /// A detection: class, centre and size, score.
@@ -90,6 +91,21 @@ fn own_decoders_find_the_same_boxes_on_both_devices() {
             .map(|(name, more)| run(name, &[more, all, alone, scales]));
         compare(&on_cpu, &found, "own decoder, f16");
     }
+    // int8 maps of the backbone, in every layout.
+    for is_detr3d in [true, false] {
+        for layout in [MapLayout::Planar, MapLayout::ChannelsLast, MapLayout::Blocks32] {
+            let fixture = int8_fixture(is_detr3d, layout);
+            let more = ["rig.score_thresholds:=0.0", "rig.memory.max_gap_s:=0.05"];
+            let [on_cpu, found] =
+                [("cpu", "rig.isolate:=false"), ("gpu", "device:=cuda:0")].map(|(name, device)| {
+                    let run =
+                        fixture.replay(&fixture.drive(), name, &[&more[..], &[device]].concat());
+                    run.expect_code(0);
+                    run
+                });
+            compare(&on_cpu, &found, "own decoder, f16");
+        }
+    }
 }
 
 #[test]
@@ -121,7 +137,7 @@ fn what_a_gpu_lacks_is_refused_by_name() {
     let scales = "rig.decoder.map_scales:=[0.05, 0.05]";
     refused(
         &["device:=cuda:0", "rig.decoder.precision:=f32", scales],
-        "decoder.map_scales with decoder.precision f32",
+        "decoder.map_scales, or of the backbone) with decoder.precision f32",
     );
     refused(&["rig.decoder.precision:=f16"], "decoder.precision f16 requires a GPU");
 }

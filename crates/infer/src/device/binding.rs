@@ -283,6 +283,7 @@ impl Bound {
                 ElementType::F16 => {
                     TensorRefMut::<f16>::from_raw(memory, address, shape)?.into_dyn()
                 }
+                ElementType::I8 => TensorRefMut::<i8>::from_raw(memory, address, shape)?.into_dyn(),
                 _ => TensorRefMut::<f32>::from_raw(memory, address, shape)?.into_dyn(),
             })
         }

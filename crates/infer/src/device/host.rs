@@ -22,7 +22,7 @@ pub(super) struct HostRunner {
     stream: Stream,
     engine: Box<dyn Engine>,
     inputs: Vec<PinnedTensor>,
-    /// One per output; `None` for an output that does not hold floats.
+    /// One per output; `None` for an output that holds neither floats nor int8.
     outputs: Vec<Option<PinnedTensor>>,
     copies: NumBytes,
 }
@@ -172,5 +172,6 @@ fn num_bytes(tensor: &TensorView<'_>) -> usize {
         TensorValues::I32(values) => size_of_val(values),
         TensorValues::I64(values) => size_of_val(values),
         TensorValues::F64(values) => size_of_val(values),
+        TensorValues::I8(values) => size_of_val(values),
     }
 }

@@ -292,14 +292,14 @@ impl DeviceEngine {
     /// change.
     ///
     /// # Errors
-    /// `Inference` when there is no such output, or it does not hold floats or is not staged where
+    /// `Inference` when there is no such output, or it holds neither floats nor int8, or is not staged where
     /// others are.
     pub fn output(&self, index: usize) -> Result<&DeviceTensor> {
         let Network { outputs, output_specs, .. } = self.network();
         match outputs.get(index) {
             Some(Some(tensor)) => Ok(tensor),
             Some(None) => {
-                Err(failed(format!("output {} does not hold floats", output_specs[index])))
+                Err(failed(format!("output {} holds neither floats nor int8", output_specs[index])))
             }
             None => Err(failed(format!("no output {index}: the network has {}", outputs.len()))),
         }

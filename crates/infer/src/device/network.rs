@@ -13,7 +13,7 @@ pub(super) struct Network {
     pub(super) input_specs: Vec<TensorSpec>,
     pub(super) output_specs: Vec<TensorSpec>,
     pub(super) inputs: Vec<DeviceTensor>,
-    /// One per output; `None` for an output that does not hold floats.
+    /// One per output; `None` for an output that holds neither floats nor int8.
     pub(super) outputs: Vec<Option<DeviceTensor>>,
     /// The shape of each output in the first run.
     pub(super) shapes: Vec<Vec<usize>>,
@@ -119,7 +119,7 @@ pub(super) fn allocate_inputs(
     specs.iter().map(allocate).collect()
 }
 
-/// Allocates an output, if it holds floats.
+/// Allocates an output, if it holds floats or int8.
 ///
 /// # Errors
 /// `Device` when there is not enough memory.
@@ -129,7 +129,7 @@ pub(super) fn allocate_output(
     shape: &[usize],
 ) -> Result<Option<DeviceTensor>> {
     match element {
-        Some(element @ (ElementType::F32 | ElementType::F16)) => {
+        Some(element @ (ElementType::F32 | ElementType::F16 | ElementType::I8)) => {
             DeviceTensor::zeros(stream, element, shape).map(Some)
         }
         _ => Ok(None),

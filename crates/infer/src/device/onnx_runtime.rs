@@ -230,10 +230,10 @@ impl Recorder {
     }
 }
 
-/// One per output; `None` for an output that does not hold floats.
+/// One per output; `None` for an output that holds neither floats nor int8.
 type Outputs = Vec<Option<DeviceTensor>>;
 
-/// Allocates and binds every output that holds floats; also returns the shapes of all.
+/// Allocates and binds every output that holds floats or int8; also returns the shapes of all.
 fn bind_outputs(
     bound: &mut Bound,
     specs: &[TensorSpec],

@@ -141,6 +141,7 @@ fn widen(from: TensorValues<'_>, to: &mut [f32]) {
         TensorValues::I32(from) => each(from, to, |value| value as f32),
         TensorValues::I64(from) => each(from, to, |value| value as f32),
         TensorValues::F64(from) => each(from, to, |value| value as f32),
+        TensorValues::I8(from) => each(from, to, f32::from),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{
     CachedAnchors, DecodedQueries, View, ViewNetwork, check_maps, detr3d, no_memory, sparse4d,
 };
-use det_post_ops::view::sample::FeatureMaps;
+use det_post_ops::view::sample::MapsView;
 use det_post_types::{Motion, Result};
 
 /// A view decoder on the CPU, in f32.
@@ -52,11 +52,12 @@ impl CpuViewDecoder {
     /// # Errors
     /// `Argument` when the maps are not of the network's views, levels and channels; the
     /// memory is then forgotten.
-    pub fn run(
+    pub fn run<'m>(
         &mut self,
-        maps: &FeatureMaps,
+        maps: impl Into<MapsView<'m>>,
         motion: Option<&Motion>,
     ) -> Result<DecodedQueries<'_>> {
+        let maps = &maps.into();
         if let Err(error) = check_maps(maps, self.map_sizes) {
             self.forget();
             return Err(error);

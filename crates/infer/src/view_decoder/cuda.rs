@@ -5,7 +5,7 @@ use half::f16;
 use super::{CachedAnchors, View, ViewNetwork, detr3d, no_memory, sparse4d};
 use det_post_ops::decode::query::cuda::DeviceQueries;
 use det_post_ops::device::cuda::{DeviceBuffer, Stream};
-use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
+use det_post_ops::view::sample::cuda::DeviceMaps;
 use det_post_types::{Motion, Result, ViewPrecision};
 
 /// A view decoder on a GPU, in f32 or f16.
@@ -91,7 +91,12 @@ impl CudaViewDecoder {
     /// # Errors
     /// `Argument` when the maps are not of the network's views, levels and channels, or no
     /// kernel reads their texels; `Device` when a launch fails.
-    pub fn enqueue(&mut self, maps: &DeviceFeatureMaps, uses_memory: bool) -> Result<()> {
+    pub fn enqueue<'m>(
+        &mut self,
+        maps: impl Into<DeviceMaps<'m>>,
+        uses_memory: bool,
+    ) -> Result<()> {
+        let maps = &maps.into();
         match &mut self.family {
             Family::Detr3dF32(decoder) => decoder.enqueue(maps),
             Family::Detr3dF16(decoder) => decoder.enqueue(maps),

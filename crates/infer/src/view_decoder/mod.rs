@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 use crate::load_layers;
 use crate::safetensors::SafeTensors;
-use det_post_ops::view::sample::{FeatureMaps, Projection};
+use det_post_ops::view::sample::{MapsView, Projection};
 use det_post_types::{Error, ErrorKind, QueryBox, Result, ViewDecoder};
 
 const STAGE: &str = "view_decoder";
@@ -174,7 +174,7 @@ pub struct DecodedQueries<'a> {
 }
 
 /// Refuses maps that are not those of a network.
-fn check_maps(maps: &FeatureMaps, [views, levels, channels]: [usize; 3]) -> Result<()> {
+fn check_maps(maps: &MapsView<'_>, [views, levels, channels]: [usize; 3]) -> Result<()> {
     let found = [maps.num_views(), maps.levels().len(), maps.num_channels()];
     if found == [views, levels, channels] {
         return Ok(());

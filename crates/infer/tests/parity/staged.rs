@@ -75,7 +75,7 @@ fn check(engine: &mut DeviceEngine, name: &str) {
     let write =
         |engine: &mut DeviceEngine, values: &[f32]| match engine.input(0).unwrap().values_mut() {
             DeviceValues::F32(to) => to.write(values).unwrap(),
-            DeviceValues::F16(_) => panic!("an input of 16-bit floats"),
+            _ => panic!("an input of other than f32"),
         };
     // More rows, fewer, none, all.
     for (seed, num) in [5, 9, 3, 0, NUM_ROWS, 1, 0].into_iter().enumerate() {

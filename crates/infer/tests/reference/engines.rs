@@ -16,7 +16,7 @@ use onnx::{Attr, Graph};
 use require::{Need, skip};
 
 /// The library of ONNX Runtime, or `None` with a line that says so.
-fn library() -> Option<PathBuf> {
+pub fn library() -> Option<PathBuf> {
     let library = std::env::var_os(LIBRARY_VARIABLE).filter(|value| !value.is_empty());
     if library.is_none() {
         skip(Need::Ort, format_args!("{LIBRARY_VARIABLE} is not set"));
@@ -140,7 +140,7 @@ fn waymo_pillar_encoder_agrees() {
     engines_agree("pfe_baseline32000.onnx", 1.0, &[&[32000, 64]]);
 }
 
-fn save(graph: &Graph) -> (tempfile::TempDir, PathBuf) {
+pub fn save(graph: &Graph) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.onnx");
     graph.save(&path).unwrap();

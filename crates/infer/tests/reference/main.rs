@@ -12,5 +12,6 @@ mod engines;
 mod fp16;
 mod nans;
 mod onnx_vectors;
+mod quantized_outputs;
 mod sparse;
 mod views;

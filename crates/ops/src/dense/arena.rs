@@ -11,7 +11,7 @@ use half::f16;
 
 use super::Region;
 use super::host::{check_inside, no_buffer};
-use crate::device::cuda::{DeviceBuffer, DeviceValues, In, Out, Plain, Stream};
+use crate::device::cuda::{DeviceBuffer, In, Out, Plain, Stream};
 use det_post_types::{ElementType, Error, ErrorKind, Result};
 
 /// Numbered buffers of one stream.
@@ -32,15 +32,6 @@ pub enum ArenaBuffer {
     I32(DeviceBuffer<i32>),
 }
 
-impl From<DeviceValues> for ArenaBuffer {
-    fn from(values: DeviceValues) -> Self {
-        match values {
-            DeviceValues::F32(values) => Self::F32(values),
-            DeviceValues::F16(values) => Self::F16(values),
-        }
-    }
-}
-
 impl ArenaBuffer {
     /// Zeros.
     ///
@@ -52,7 +43,7 @@ impl ArenaBuffer {
             ElementType::F32 => DeviceBuffer::zeros(stream, len).map(Self::F32),
             ElementType::F16 => DeviceBuffer::zeros(stream, len).map(Self::F16),
             ElementType::I32 => DeviceBuffer::zeros(stream, len).map(Self::I32),
-            ElementType::I64 | ElementType::F64 => {
+            ElementType::I64 | ElementType::F64 | ElementType::I8 => {
                 argument(format!("buffers have elements of f32, f16 or i32, not {element}"))
             }
         }

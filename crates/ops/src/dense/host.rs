@@ -33,7 +33,7 @@ impl HostBuffer {
             ElementType::F32 => Ok(Self::F32(vec![0.0; len])),
             ElementType::F16 => Ok(Self::F16(vec![0.0; len])),
             ElementType::I32 => Ok(Self::I32(vec![0; len])),
-            ElementType::I64 | ElementType::F64 => {
+            ElementType::I64 | ElementType::F64 | ElementType::I8 => {
                 argument(format!("buffers have elements of f32, f16 or i32, not {element}"))
             }
         }

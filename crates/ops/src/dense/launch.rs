@@ -150,7 +150,7 @@ fn code(element: ElementType) -> u32 {
         ElementType::F16 => F16,
         ElementType::I32 => I32,
         // A buffer of an arena has no other.
-        ElementType::F32 | ElementType::I64 | ElementType::F64 => F32,
+        ElementType::F32 | ElementType::I64 | ElementType::F64 | ElementType::I8 => F32,
     }
 }
 

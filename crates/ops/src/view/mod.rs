@@ -7,6 +7,7 @@ pub mod detr3d_block;
 pub mod layer_norm;
 pub mod layer_stack;
 pub mod linear;
+pub mod map_statistics;
 pub mod refine;
 pub mod rows;
 pub mod sample;

@@ -1,9 +1,9 @@
 //! Feature maps channels last, from planar ones and from those that are so already.
 
 use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, Stream};
-use det_post_ops::view::channels_last::cuda::{DeviceMapSource, Kernels};
+use det_post_ops::view::channels_last::cuda::Kernels;
 use det_post_ops::view::channels_last::{MapSource, MapValues, channels_last};
-use det_post_ops::view::sample::cuda::{DeviceFeatureMaps, Texel};
+use det_post_ops::view::sample::cuda::{DeviceFeatureMaps, DeviceMapSource, Texel};
 use det_post_ops::view::sample::{FeatureLevel, FeatureMaps, Texels};
 use det_post_types::{ElementType, MapLayout, TensorValues, TensorView};
 use half::f16;
@@ -67,8 +67,9 @@ impl Network {
         [0, 1].map(|index| {
             let [n, c, h, w] = self.shapes[index];
             let shape = match self.layout {
-                MapLayout::ChannelsLast => [n, h, w, c],
-                _ => [n, c, h, w],
+                MapLayout::ChannelsLast => vec![n, h, w, c],
+                MapLayout::Planar => vec![n, c, h, w],
+                MapLayout::Blocks32 => vec![n, c / 32, h, w, 32],
             };
             let mut tensor = DeviceTensor::zeros(stream, element, &shape).unwrap();
             let halves: Vec<f16> = self.values[index].iter().map(|&v| f16::from_f32(v)).collect();
@@ -130,9 +131,43 @@ fn compare(device: &CudaDevice, sizes: [usize; 2], layout: MapLayout) {
 fn every_layout_and_element_agrees() {
     let Some(device) = det_post_testing::gpu() else { return };
     for sizes in [[2, 64], [3, 40], [1, 8]] {
-        for layout in [MapLayout::Planar, MapLayout::ChannelsLast] {
-            compare(&device, sizes, layout);
+        for layout in [MapLayout::Planar, MapLayout::ChannelsLast, MapLayout::Blocks32] {
+            if layout != MapLayout::Blocks32 || sizes[1] % 32 == 0 {
+                compare(&device, sizes, layout);
+                compare_integers(&device, sizes, layout);
+            }
         }
+    }
+}
+
+/// Integers keep their values.
+fn compare_integers(device: &CudaDevice, sizes: [usize; 2], layout: MapLayout) {
+    let stream = device.stream().unwrap();
+    let [num_views, num_channels] = sizes;
+    let shape = [num_views, num_channels, 7, 13];
+    let mut random = Random::new(6);
+    let values: Vec<i8> = (0..num_views * num_channels * 7 * 13)
+        .map(|_| random.range(-128.0, 127.9).floor() as i8)
+        .collect();
+    let mut tensor = DeviceTensor::zeros(&stream, ElementType::I8, &[values.len()]).unwrap();
+    tensor.write(&TensorView::new(&[values.len()], TensorValues::I8(&values)).unwrap()).unwrap();
+    let kernels = Kernels::load(&stream).unwrap();
+    for subsampled in [false, true] {
+        let source = MapSource { shape, layout, values: MapValues::I8(&values), subsampled };
+        let size = source.size();
+        let len = num_views * num_channels * size[0] * size[1];
+        let texels = Texels::I8 { values: vec![0; len], scale: 0.5 };
+        let mut expected = FeatureLevel::new(size, texels);
+        channels_last(&source, &mut expected).unwrap();
+        let expected = FeatureMaps::new(num_views, num_channels, vec![expected]).unwrap();
+        let mut maps =
+            DeviceFeatureMaps::zeros(&stream, sizes, &[size], Texel::I8, &[0.5]).unwrap();
+        let on_device = DeviceMapSource { shape, layout, values: &tensor, subsampled };
+        kernels.enqueue(&stream, &[on_device], &mut maps).unwrap();
+        assert!(bits(&maps.read().unwrap()) == bits(&expected), "int8 {layout:?} {subsampled}");
+        let mut floats =
+            DeviceFeatureMaps::zeros(&stream, sizes, &[size], Texel::F16, &[]).unwrap();
+        assert!(kernels.enqueue(&stream, &[on_device], &mut floats).is_err());
     }
 }
 
@@ -156,7 +191,7 @@ fn what_does_not_fit_is_refused() {
     assert!(!fits(source, [3, 5]));
     assert!(!fits(DeviceMapSource { subsampled: true, ..source }, [5, 3]));
     assert!(fits(DeviceMapSource { subsampled: true, ..source }, [3, 2]));
-    assert!(!fits(DeviceMapSource { layout: MapLayout::Blocks32, ..source }, [5, 3]));
+    assert!(fits(DeviceMapSource { layout: MapLayout::Blocks32, ..source }, [5, 3]));
     assert!(!fits(DeviceMapSource { shape: [2, 32, 4, 5], ..source }, [5, 4]));
     let no_scale = DeviceFeatureMaps::zeros(&stream, [2, 32], &[[5, 3]], Texel::I8, &[]);
     assert!(no_scale.is_err());

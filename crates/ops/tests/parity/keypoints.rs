@@ -63,6 +63,7 @@ fn keypoints_are_bit_equal() {
                 match tensor.values_mut() {
                     DeviceValues::F32(to) => to.write(&values).unwrap(),
                     DeviceValues::F16(to) => to.write(&halves).unwrap(),
+                    DeviceValues::I8(_) => unreachable!("a tensor of floats"),
                 }
                 let mut rows_of = DeviceBuffer::zeros(&stream, most).unwrap();
                 rows_of.write(&sources).unwrap();

@@ -25,7 +25,7 @@ impl Network {
         let [num_views, ..] = network.map_sizes();
         Ok(Self::Views {
             decoder: CpuViewDecoder::new(network),
-            maps: ViewMaps::new(family, network)?,
+            maps: ViewMaps::new(family, network, family.map_scales.map(<[f32]>::to_vec))?,
             views: unseen_views(num_views, input_size(&family.config.facts)?),
         })
     }
@@ -65,9 +65,9 @@ impl Network {
         match self {
             Self::Views { decoder, maps, views } => {
                 write_views(views, matrices.image_from_target());
-                maps.write(|index| Ok(inputs[index]))?;
+                let maps = maps.read(|index| Ok(inputs[index]))?;
                 decoder.set_views(views)?;
-                decoder.run(maps.maps(), motion_of(step).as_ref()).map(drop)
+                decoder.run(maps, motion_of(step).as_ref()).map(drop)
             }
             Self::StreamPetr { network, embedded, rows } => {
                 let shape = with_batch(inputs[0].shape());

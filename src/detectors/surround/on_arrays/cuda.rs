@@ -3,20 +3,17 @@
 use super::argument;
 use super::cpu::write_rows;
 use super::memory::Memory;
-use crate::config::ViewFacts;
 use crate::detectors::surround::matrices::RigMatrices;
 use crate::detectors::surround::streampetr::{
     CameraMatrices, DeviceStreamPetr, Lengths, Specs, StatedImages, StreamPetrFamily,
 };
 use crate::detectors::surround::views::{
-    device_maps, device_sources, input_size, motion_of, unseen_views, write_views,
+    DeviceViewMaps, input_size, motion_of, unseen_views, write_views,
 };
 use crate::detectors::surround::{Step, ViewFamily};
 use det_post_infer::device::{DeviceEngine, fixed_shape};
 use det_post_infer::view_decoder::{CudaViewDecoder, QueryBuffers, View, ViewNetwork};
 use det_post_ops::device::cuda::{DeviceTensor, Stream};
-use det_post_ops::view::channels_last::cuda::Kernels as ChannelsLast;
-use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
 use det_post_types::{Result, Stamp};
 
 /// The networks of a family, and their stream.
@@ -27,18 +24,8 @@ pub(super) struct Network {
 
 #[expect(clippy::large_enum_variant, reason = "there is one")]
 enum Family {
-    Views {
-        decoder: CudaViewDecoder,
-        channels_last: ChannelsLast,
-        maps: DeviceFeatureMaps,
-        facts: ViewFacts,
-        views: Vec<View>,
-    },
-    StreamPetr {
-        network: DeviceStreamPetr,
-        embedded: Option<u64>,
-        rows: [Vec<f32>; 2],
-    },
+    Views { decoder: CudaViewDecoder, maps: DeviceViewMaps, views: Vec<View> },
+    StreamPetr { network: DeviceStreamPetr, embedded: Option<u64>, rows: [Vec<f32>; 2] },
 }
 
 impl Network {
@@ -48,12 +35,11 @@ impl Network {
         network: &ViewNetwork,
     ) -> Result<Self> {
         let [num_views, ..] = network.map_sizes();
-        let maps = device_maps(family, stream, network)?;
+        let scales = family.map_scales.map(<[f32]>::to_vec);
+        let maps = DeviceViewMaps::new(family, stream, network, scales)?;
         let family = Family::Views {
             decoder: CudaViewDecoder::new(stream, network, family.precision)?,
-            channels_last: ChannelsLast::load(stream)?,
             maps,
-            facts: family.facts.clone(),
             views: unseen_views(num_views, input_size(&family.config.facts)?),
         };
         Ok(Self { stream: stream.clone(), family })
@@ -97,10 +83,11 @@ impl Network {
         stamp: Stamp,
     ) -> Result<()> {
         match &mut self.family {
-            Family::Views { decoder, channels_last, maps, facts, views } => {
+            Family::Views { decoder, maps, views } => {
                 write_views(views, matrices.image_from_target());
-                let sources = device_sources(|index| Ok(&inputs[index]), facts, maps)?;
-                channels_last.enqueue(&self.stream, &sources, maps)?;
+                let sources = maps.sources(|index| Ok(&inputs[index]))?;
+                maps.prepare(&sources)?;
+                let maps = maps.enqueue(&sources)?;
                 decoder.set_views(views)?;
                 let uses_memory = decoder.begin(motion_of(step).as_ref())?;
                 decoder.enqueue(maps, uses_memory)

@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::family::{ViewFamily, check_outputs, input_size, motion_of, unseen_views, write_views};
 use super::maps::ViewMaps;
 use crate::config::SurroundConfig;
-use crate::detectors::surround::Step;
 use crate::detectors::surround::decoder::{Decoder, DecoderFrame};
+use crate::detectors::surround::{STAGE, Step};
 use det_post_infer::Engine;
 use det_post_infer::view_decoder::{CpuViewDecoder, View, ViewNetwork};
 use det_post_ops::decode::query::{Queries, Workspace, decode_query};
-use det_post_ops::view::channels_last::MapStatistics;
-use det_post_types::{Candidates, Count, FrameReport, Object3d, QueryDecode, Result, Stage};
+use det_post_ops::view::map_statistics::MapStatistics;
+use det_post_types::{
+    Candidates, Count, Error, ErrorKind, FrameReport, Object3d, QueryDecode, Result, Stage,
+};
 
 /// A decoder of feature maps with what it reads and writes.
 pub(super) struct ViewHead {
@@ -22,18 +24,20 @@ pub(super) struct ViewHead {
     views: Vec<View>,
     /// What is added to instead of decoding.
     statistics: Option<Arc<Mutex<MapStatistics>>>,
+    is_int8: bool,
 }
 
 impl ViewHead {
-    /// A head for the outputs of a backbone.
+    /// A head for the outputs of a backbone, whose file states the scales of int8 ones.
     ///
     /// # Errors
-    /// `Model` when the backbone has another number of outputs than the head has levels, the head
-    /// does not state the size of the images, or the precision is f16.
+    /// `Model` when the backbone has another number of outputs than the head has levels, an int8 one has
+    /// no scale, the head does not state the size of the images, or the precision is f16.
     pub(super) fn new(
         family: &ViewFamily<'_>,
         backbone: &mut dyn Engine,
         network: &ViewNetwork,
+        stated: &[Option<f32>],
     ) -> Result<Self> {
         let ViewFamily { config, facts, .. } = *family;
         check_outputs(backbone.outputs().len(), facts)?;
@@ -42,11 +46,12 @@ impl ViewHead {
         let [num_views, ..] = network.map_sizes();
         Ok(Self {
             decoder: CpuViewDecoder::new(network),
-            maps: ViewMaps::new(family, network)?,
+            maps: ViewMaps::new(family, network, family.level_scales(backbone.outputs(), stated)?)?,
             params: config.query_decode(),
             workspace: Workspace::new(config.pre_nms_top_k),
             views: unseen_views(num_views, input_size(&config.facts)?),
             statistics: None,
+            is_int8: family.are_int8(backbone.outputs())?,
         })
     }
 
@@ -54,14 +59,14 @@ impl ViewHead {
     fn run(&mut self, backbone: &dyn Engine, step: &Step) -> Result<()> {
         if let Some(statistics) = &self.statistics {
             let statistics = Arc::clone(statistics);
-            self.maps.write(|index| backbone.output(index))?;
+            let maps = self.maps.read(|index| backbone.output(index))?;
             let mut statistics = statistics.lock().unwrap_or_else(PoisonError::into_inner);
-            statistics.add(self.maps.maps(), |view| self.views[view].is_present);
+            statistics.add(maps, |view| self.views[view].is_present);
             return Ok(());
         }
-        let result = self.maps.write(|index| backbone.output(index)).and_then(|()| {
+        let result = self.maps.read(|index| backbone.output(index)).and_then(|maps| {
             self.decoder.set_views(&self.views)?;
-            self.decoder.run(self.maps.maps(), motion_of(step).as_ref()).map(|_| ())
+            self.decoder.run(maps, motion_of(step).as_ref()).map(|_| ())
         });
         if result.is_err() {
             self.decoder.forget();
@@ -116,6 +121,10 @@ impl Decoder<dyn Engine> for ViewHead {
     }
 
     fn measure_maps(&mut self, statistics: Arc<Mutex<MapStatistics>>) -> Result<()> {
+        if self.is_int8 {
+            let message = "the backbone's maps are int8 already: there are no scales to find";
+            return Err(Error::new(ErrorKind::Argument, STAGE, message));
+        }
         self.statistics = Some(statistics);
         Ok(())
     }

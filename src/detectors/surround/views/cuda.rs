@@ -1,17 +1,16 @@
 //! DETR3D and Sparse4D on a GPU: maps, decoder and the choice of the best pairs are one graph; a
 //! network with a memory has another one for frames without it.
 
+use super::device_maps::DeviceViewMaps;
 use super::family::{ViewFamily, check_outputs, input_size, motion_of, unseen_views, write_views};
-use super::maps::{device_maps, device_sources};
-use crate::config::{SurroundConfig, ViewFacts};
+use crate::config::SurroundConfig;
 use crate::detectors::surround::Step;
 use crate::detectors::surround::decoder::{Decoder, DecoderFrame};
 use det_post_infer::device::DeviceEngine;
 use det_post_infer::view_decoder::{CudaViewDecoder, View, ViewNetwork};
 use det_post_ops::decode::query::cuda::Workspace as DecodeQuery;
 use det_post_ops::device::cuda::{Graph, Stream};
-use det_post_ops::view::channels_last::cuda::{DeviceMapSource, Kernels as ChannelsLast};
-use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
+use det_post_ops::view::sample::cuda::DeviceMapSource;
 use det_post_types::{Candidates, Count, FrameReport, Object3d, Result, Stage, Transfer};
 
 /// A decoder of feature maps with what it reads and writes.
@@ -20,9 +19,7 @@ pub(super) struct DeviceViewHead {
     // Dropped first: work in the memory of the others.
     graphs: Graphs,
     decoder: CudaViewDecoder,
-    channels_last: ChannelsLast,
-    maps: DeviceFeatureMaps,
-    facts: ViewFacts,
+    maps: DeviceViewMaps,
     selection: DecodeQuery,
     query_sizes: [usize; 2],
     has_quality: bool,
@@ -36,23 +33,25 @@ struct Graphs {
 }
 
 impl DeviceViewHead {
-    /// A head for the outputs of a backbone, on the backbone's stream.
+    /// A head for the outputs of a backbone, whose file states the scales of int8 ones, on the backbone's
+    /// stream.
     ///
     /// # Errors
-    /// `Model` when the outputs of the backbone are not those that the head states, or the
-    /// network is larger than the kernels; `Argument` for int8 maps in f32, or more candidates
-    /// than a GPU can choose; `Device` when there is not enough memory.
+    /// `Model` when the outputs of the backbone are not those that the head states, the network is
+    /// larger than the kernels, or for int8 maps in f32; `Argument` for more candidates than a GPU can choose; `Device` when there is not enough memory.
     pub(super) fn new(
         family: &ViewFamily<'_>,
         stream: &Stream,
         backbone: &DeviceEngine,
         network: &ViewNetwork,
+        stated: &[Option<f32>],
     ) -> Result<Self> {
         let ViewFamily { config, facts, precision, .. } = *family;
         check_outputs(backbone.outputs().len(), facts)?;
         let [num_views, ..] = network.map_sizes();
         let input_size = input_size(&config.facts)?;
-        let mut maps = device_maps(family, stream, network)?;
+        let scales = family.level_scales(backbone.outputs(), stated)?;
+        let mut maps = DeviceViewMaps::new(family, stream, network, scales)?;
         let query_sizes = network.query_sizes();
         let mut decoder = CudaViewDecoder::new(stream, network, precision)?;
         let of_selection = stream.with_own_memory();
@@ -62,18 +61,15 @@ impl DeviceViewHead {
             &config.query_decode(),
             config.pre_nms_top_k,
         )?;
-        let channels_last = ChannelsLast::load(stream)?;
-        let sources = device_sources(|index| backbone.output(index), facts, &maps)?;
+        let sources = maps.sources(|index| backbone.output(index))?;
         let recorded =
             Recorded { maps: &mut maps, decoder: &mut decoder, selection: &mut selection };
-        let graphs = record(stream, &of_selection, &channels_last, &sources, recorded)?;
+        let graphs = record(stream, &of_selection, &sources, recorded)?;
         Ok(Self {
             stream: stream.clone(),
             graphs,
             decoder,
-            channels_last,
             maps,
-            facts: facts.clone(),
             selection,
             query_sizes,
             has_quality: network.has_quality(),
@@ -133,11 +129,10 @@ impl Decoder<DeviceEngine> for DeviceViewHead {
         // The one before is freed.
         let of_selection = self.stream.with_own_memory();
         let mut selection = DecodeQuery::new(&of_selection, self.query_sizes, &params, max_pairs)?;
-        let output = |index| backbone.output(index);
-        let sources = device_sources(output, &self.facts, &self.maps)?;
-        let Self { stream, maps, decoder, channels_last, .. } = self;
+        let sources = self.maps.sources(|index| backbone.output(index))?;
+        let Self { stream, maps, decoder, .. } = self;
         let recorded = Recorded { maps, decoder, selection: &mut selection };
-        let graphs = record(stream, &of_selection, channels_last, &sources, recorded)?;
+        let graphs = record(stream, &of_selection, &sources, recorded)?;
         self.graphs = graphs;
         self.selection = selection;
         Ok(())
@@ -145,6 +140,10 @@ impl Decoder<DeviceEngine> for DeviceViewHead {
 
     fn reset(&mut self) {
         self.decoder.forget();
+    }
+
+    fn kernels(&self) -> Vec<&'static str> {
+        self.graphs.alone.kernels().to_vec()
     }
 
     fn warm_up(
@@ -161,7 +160,7 @@ impl Decoder<DeviceEngine> for DeviceViewHead {
 
 /// What the graphs of a frame write.
 struct Recorded<'a> {
-    maps: &'a mut DeviceFeatureMaps,
+    maps: &'a mut DeviceViewMaps,
     decoder: &'a mut CudaViewDecoder,
     selection: &'a mut DecodeQuery,
 }
@@ -170,15 +169,14 @@ struct Recorded<'a> {
 fn record(
     stream: &Stream,
     of_selection: &Stream,
-    channels_last: &ChannelsLast,
     sources: &[DeviceMapSource<'_>],
     Recorded { maps, decoder, selection }: Recorded<'_>,
 ) -> Result<Graphs> {
     let has_memory = decoder.has_memory();
+    maps.prepare(sources)?;
     let mut graph = |uses_memory| {
         Graph::capture(of_selection, || {
-            channels_last.enqueue(stream, sources, maps)?;
-            decoder.enqueue(maps, uses_memory)?;
+            decoder.enqueue(maps.enqueue(sources)?, uses_memory)?;
             selection.enqueue(&decoder.queries(stream)?)
         })
     };

@@ -7,7 +7,9 @@ use nalgebra::Matrix4;
 use crate::config::{SurroundConfig, SurroundDecoder, SurroundFacts, SurroundKind, ViewFacts};
 use crate::detectors::surround::{STAGE, Step};
 use det_post_infer::view_decoder::View;
-use det_post_types::{Error, ErrorKind, MapLayout, Motion, Result, Size, ViewPrecision};
+use det_post_types::{
+    ElementType, Error, ErrorKind, MapLayout, Motion, Result, Size, TensorSpec, ViewPrecision,
+};
 
 /// The decoder of a head of kind `detr3d` or `sparse4d`.
 #[derive(Clone, Copy)]
@@ -36,6 +38,62 @@ impl<'a> ViewFamily<'a> {
         let (precision, map_scales) = (*precision, map_scales.as_deref());
         Ok(Self { config, facts, weights_path, precision, map_scales })
     }
+
+    /// Whether the outputs of a backbone that are read are int8.
+    ///
+    /// # Errors
+    /// `Model` when some are.
+    pub(super) fn are_int8(&self, outputs: &[TensorSpec]) -> Result<bool> {
+        let is_int8 = |output: &TensorSpec| output.element == Some(ElementType::I8);
+        let outputs = &outputs[..outputs.len().min(self.facts.level_strides.len())];
+        match outputs.iter().filter(|output| is_int8(output)).count() {
+            0 => Ok(false),
+            num if num == outputs.len() => Ok(true),
+            num => model_error(format!(
+                "{num} of {} outputs of the backbone are int8: all have to be, or none",
+                outputs.len()
+            )),
+        }
+    }
+
+    /// The values of 1 of int8 levels: of int8 outputs as the backbone's file states them (`stated`, by
+    /// output) or else the user does, of others as the user does.
+    ///
+    /// # Errors
+    /// `Model` when an int8 output has no scale, or two that differ.
+    pub(super) fn level_scales(
+        &self,
+        outputs: &[TensorSpec],
+        stated: &[Option<f32>],
+    ) -> Result<Option<Vec<f32>>> {
+        let ViewFacts { level_strides, extra_level, .. } = self.facts;
+        if !self.are_int8(outputs)? {
+            return Ok(self.map_scales.map(<[f32]>::to_vec));
+        }
+        let num_outputs = level_strides.len();
+        let scale = |level: usize| {
+            let output = level.min(num_outputs - 1);
+            let of_user = self.map_scales.and_then(|scales| scales.get(level)).copied();
+            let name = outputs.get(output).map_or("", |output| output.name.as_str());
+            match (stated.get(output).copied().flatten(), of_user) {
+                (Some(of_file), Some(of_user)) if (of_file - of_user).abs() > 1e-6 * of_file => {
+                    model_error(format!(
+                        "decoder.map_scales has {of_user} for level {level}; the backbone's file \
+                         quantizes its output {name} by {of_file}: leave decoder.map_scales out"
+                    ))
+                }
+                (Some(scale), _) | (None, Some(scale)) => Ok(scale),
+                (None, None) => model_error(format!(
+                    "the backbone's output {name} is int8 and its file states no scale \
+                     (QuantizeLinear at its end): set decoder.map_scales, one number a level"
+                )),
+            }
+        };
+        let scales = (0..num_outputs + usize::from(*extra_level)).map(scale);
+        let scales = scales.collect::<Result<Vec<_>>>()?;
+        scale_of(Some(&scales), scales.len() - 1, num_outputs)?;
+        Ok(Some(scales))
+    }
 }
 
 /// Views without images, for a network with images of a size.
@@ -56,6 +114,26 @@ pub(in crate::detectors::surround) fn write_views<'a>(
         view.is_present = is_present;
         view.pixels_from_base =
             std::array::from_fn(|row| std::array::from_fn(|column| matrix[(row, column)]));
+    }
+}
+
+/// The scale of an int8 level.
+///
+/// # Errors
+/// `Model` without scales, and for a level of the last output's texels with another scale.
+pub(super) fn scale_of(scales: Option<&[f32]>, level: usize, num_outputs: usize) -> Result<f32> {
+    let of_output = level.min(num_outputs - 1);
+    match scales.map(|scales| (scales.get(level), scales.get(of_output))) {
+        Some((Some(scale), Some(of_output))) if scale.to_bits() == of_output.to_bits() => {
+            Ok(*scale)
+        }
+        Some((Some(scale), Some(of_output))) => model_error(format!(
+            "decoder.map_scales has {scale} for the extra level, whose texels are int8 of a level of \
+             {of_output}: both are one number"
+        )),
+        _ => model_error(format!(
+            "output {of_output} of the backbone is int8: set decoder.map_scales, one number a level"
+        )),
     }
 }
 
@@ -95,11 +173,13 @@ pub(super) fn map_shape(
     layout: MapLayout,
     [num_views, num_channels]: [usize; 2],
 ) -> Result<[usize; 4]> {
+    let rank = if layout == MapLayout::Blocks32 { 5 } else { 4 };
     let shape = match map {
-        [1, shape @ ..] if shape.len() == 4 => shape,
+        [1, shape @ ..] if shape.len() == rank => shape,
         shape => shape,
     };
     let shape = match (shape, layout) {
+        (&[n, blocks, h, w, 32], MapLayout::Blocks32) => [n, 32 * blocks, h, w],
         (&[n, c, h, w], MapLayout::Planar) | (&[n, h, w, c], MapLayout::ChannelsLast) => {
             [n, c, h, w]
         }

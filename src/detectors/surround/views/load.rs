@@ -6,18 +6,19 @@ use super::cpu::ViewHead;
 use super::cuda::DeviceViewHead;
 use super::family::input_size;
 use crate::detectors::surround::decoder::{Family, Networks, has_batch};
-use det_post_infer::Engine;
 #[cfg(feature = "cuda")]
 use det_post_infer::device::DeviceEngine;
 use det_post_infer::view_decoder::{self, ViewNetwork};
+use det_post_infer::{Engine, output_scales};
 #[cfg(feature = "cuda")]
 use det_post_ops::device::cuda::Stream;
-use det_post_types::Result;
 #[cfg(feature = "cuda")]
-use det_post_types::{Size, TensorSpec};
+use det_post_types::Size;
+use det_post_types::{Result, TensorSpec};
 
 impl ViewFamily<'_> {
-    /// Networks with a backbone in an engine of the CPU.
+    /// Networks with a backbone in an engine of the CPU. `stated`: the scales of its int8 outputs, where
+    /// its file states them.
     ///
     /// # Errors
     /// `Model` when the outputs of the backbone are not those that the head states, or the
@@ -26,8 +27,9 @@ impl ViewFamily<'_> {
         &self,
         mut backbone: Box<dyn Engine>,
         network: &ViewNetwork,
+        stated: &[Option<f32>],
     ) -> Result<Networks<dyn Engine>> {
-        let head = ViewHead::new(self, backbone.as_mut(), network)?;
+        let head = ViewHead::new(self, backbone.as_mut(), network, stated)?;
         let [num_cameras, ..] = network.map_sizes();
         Ok(Networks {
             has_batch: has_batch(backbone.inputs().first(), false),
@@ -38,20 +40,22 @@ impl ViewFamily<'_> {
         })
     }
 
-    /// Networks with a backbone in the memory of a GPU, whose stream is `stream`.
+    /// Networks with a backbone in the memory of a GPU, whose stream is `stream`; `stated` as
+    /// [`Self::on_cpu`] takes it.
     ///
     /// # Errors
     /// `Model` when the outputs of the backbone are not those that the head states, or the
-    /// network is larger than the kernels; `Argument` for int8 maps in f32, or more candidates
-    /// than a GPU can choose; `Device` when there is not enough memory.
+    /// network is larger than the kernels, or for int8 maps in f32; `Argument` for more candidates than a
+    /// GPU can choose; `Device` when there is not enough memory.
     #[cfg(feature = "cuda")]
     pub fn on_gpu(
         &self,
         stream: &Stream,
         backbone: DeviceEngine,
         network: &ViewNetwork,
+        stated: &[Option<f32>],
     ) -> Result<Networks<DeviceEngine>> {
-        let head = DeviceViewHead::new(self, stream, &backbone, network)?;
+        let head = DeviceViewHead::new(self, stream, &backbone, network, stated)?;
         let [num_cameras, ..] = network.map_sizes();
         Ok(Networks {
             has_batch: has_batch(backbone.inputs().first(), false),
@@ -60,6 +64,15 @@ impl ViewFamily<'_> {
             num_cameras,
             input_size: input_size(&self.config.facts)?,
         })
+    }
+
+    /// The scales of int8 outputs that the backbone's file states; none for other outputs.
+    fn stated_scales(&self, outputs: &[TensorSpec]) -> Result<Vec<Option<f32>>> {
+        if self.are_int8(outputs)? {
+            output_scales(&self.config.model_path)
+        } else {
+            Ok(Vec::new())
+        }
     }
 
     /// The decoder's weights, read.
@@ -75,7 +88,9 @@ impl Family for ViewFamily<'_> {
     fn load_on_cpu(&self) -> Result<Networks<dyn Engine>> {
         let network = self.network()?;
         let config = self.config;
-        self.on_cpu(det_post_infer::load(&config.model_path, &config.engine)?, &network)
+        let backbone = det_post_infer::load(&config.model_path, &config.engine)?;
+        let stated = self.stated_scales(backbone.outputs())?;
+        self.on_cpu(backbone, &network, &stated)
     }
 
     #[cfg(feature = "cuda")]
@@ -86,7 +101,8 @@ impl Family for ViewFamily<'_> {
         let [num_views, ..] = network.map_sizes();
         let shape_of = |spec: &TensorSpec| Ok(images_shape(spec, num_views, input_size));
         let backbone = DeviceEngine::load(&config.model_path, &config.engine, stream, shape_of)?;
-        self.on_gpu(stream, backbone, &network)
+        let stated = self.stated_scales(backbone.outputs())?;
+        self.on_gpu(stream, backbone, &network, &stated)
     }
 }
 

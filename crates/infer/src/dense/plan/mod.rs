@@ -131,6 +131,7 @@ pub(super) fn bytes_of(element: ElementType) -> usize {
         ElementType::F16 => 2,
         ElementType::I64 | ElementType::F64 => 8,
         ElementType::F32 | ElementType::I32 => 4,
+        ElementType::I8 => 1,
     }
 }
 

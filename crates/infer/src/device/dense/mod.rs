@@ -353,6 +353,7 @@ fn end_buffer(
     match tensor.map(DeviceTensor::values) {
         Some(DeviceValues::F32(values)) => Ok(ArenaBuffer::F32(values.on(stream)?)),
         Some(DeviceValues::F16(values)) => Ok(ArenaBuffer::F16(values.on(stream)?)),
+        Some(DeviceValues::I8(_)) => Err(model_error("a tensor of i8; f32 or f16 expected".into())),
         None => ArenaBuffer::zeros(stream, element, len),
     }
 }

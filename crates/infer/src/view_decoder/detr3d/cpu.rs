@@ -12,7 +12,7 @@ use det_post_ops::view::refine::{
 };
 use det_post_ops::view::rows::{Part, Rows, RowsMut};
 use det_post_ops::view::sample::{
-    FeatureMaps, Projection, ViewSampling, Weighting, Workspace as SamplingWorkspace, view_sample,
+    MapsView, Projection, ViewSampling, Weighting, Workspace as SamplingWorkspace, view_sample,
 };
 use det_post_types::{QueryBox, Result};
 
@@ -94,7 +94,8 @@ impl CpuDecoder {
     ///
     /// # Errors
     /// `Argument` when the maps are not of the network's views, channels and levels.
-    pub fn run(&mut self, maps: &FeatureMaps) -> Result<DecodedQueries<'_>> {
+    pub fn run<'m>(&mut self, maps: impl Into<MapsView<'m>>) -> Result<DecodedQueries<'_>> {
+        let maps = &maps.into();
         self.queries.copy_from_slice(&self.network.start().contents);
         self.references.copy_from_slice(&self.network.start().references);
         for block in 0..self.network.blocks().len() {
@@ -140,7 +141,7 @@ impl CpuDecoder {
     ///
     /// # Errors
     /// `Argument` when the maps are not of the network's views, channels and levels.
-    pub fn sample_views(&mut self, block: usize, maps: &FeatureMaps) -> Result<()> {
+    pub fn sample_views<'m>(&mut self, block: usize, maps: impl Into<MapsView<'m>>) -> Result<()> {
         let facts = self.network.facts();
         let block = &self.network.blocks()[block];
         let channels = facts.num_channels;
@@ -159,7 +160,7 @@ impl CpuDecoder {
             min_depth_m: facts.min_depth_m,
             weighting: Weighting::Sigmoid { logits: &memory.weight_logits },
         };
-        view_sample(maps, &sampling, &mut memory.sampling, &mut memory.gathered)?;
+        view_sample(&maps.into(), &sampling, &mut memory.sampling, &mut memory.gathered)?;
 
         let inverse = memory.inverse_references.iter_mut().zip(&self.references);
         inverse.for_each(|(inverse, reference)| *inverse = reference.map(inverse_sigmoid));

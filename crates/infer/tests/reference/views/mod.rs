@@ -4,6 +4,7 @@
 mod detr3d;
 mod export;
 mod files;
+mod in_place;
 mod operations;
 mod plugin;
 mod sparse4d;

@@ -27,7 +27,7 @@ fn bilinear_samples_at_borders_and_far_away() {
         features.clear();
         for &at in &places {
             let mut sample = vec![0.0; channels];
-            add_sample(&maps, [0, 0], at, &[1.0], &mut sample);
+            add_sample(&(&maps).into(), [0, 0], at, &[1.0], &mut sample);
             features.extend(sample);
         }
         let bounds = Bounds { max: 1e-6 * largest, p99: 1e-6 * largest };
@@ -122,7 +122,7 @@ fn layouts_and_rounding_of_integers_are_exact() {
     for view in 0..2 {
         for &at in &file.rows::<2>("at") {
             let mut sample = vec![0.0; 64];
-            add_sample(&maps, [view, 0], at, &[1.0], &mut sample);
+            add_sample(&(&maps).into(), [view, 0], at, &[1.0], &mut sample);
             found.extend(sample);
         }
     }

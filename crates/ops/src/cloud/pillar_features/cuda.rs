@@ -18,7 +18,7 @@ use crate::cloud::voxelize::kernels::GridArgs;
 use crate::cloud::{DevicePoints, PointSlices};
 use crate::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceTensor, DeviceValues, Grid as Blocks, Kernel, KernelSpec, Out,
-    Stream, blocks,
+    Stream, blocks, not_floats,
 };
 use det_post_types::{Error, ErrorKind, Result};
 
@@ -135,6 +135,7 @@ impl Kernels {
             DeviceValues::F32(out) => rows.enqueue(&self.many_f32, out.output(stream)?),
             DeviceValues::F16(out) if is_few => rows.enqueue(&self.few_f16, out.output(stream)?),
             DeviceValues::F16(out) => rows.enqueue(&self.many_f16, out.output(stream)?),
+            DeviceValues::I8(_) => Err(not_floats()),
         }
     }
 }

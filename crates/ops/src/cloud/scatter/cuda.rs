@@ -7,7 +7,7 @@ use super::kernels::{Place, PlaceArgs, THREADS_PER_BLOCK, Write, WriteArgs};
 use crate::cloud::voxelize::cuda::DeviceVoxels;
 use crate::device::cuda::{
     DeviceBuffer, DeviceTensor, DeviceValues, Grid as Blocks, Kernel, KernelSpec, Plain, Stream,
-    blocks,
+    blocks, not_floats,
 };
 use det_post_types::{Error, ErrorKind, Grid, Result};
 
@@ -96,6 +96,7 @@ impl Workspace {
             (DeviceValues::F16(from), DeviceValues::F32(to)) => {
                 map.enqueue(&self.f16_to_f32, from, to)
             }
+            (DeviceValues::I8(_), _) | (_, DeviceValues::I8(_)) => Err(not_floats()),
         }
     }
 }

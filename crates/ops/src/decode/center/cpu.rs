@@ -18,7 +18,10 @@ pub(super) fn decode_center(
         match task.heatmap.values() {
             TensorValues::F32(heat) => decode_task(heat, classes, &maps, params, candidates),
             TensorValues::F16(heat) => decode_task(heat, classes, &maps, params, candidates),
-            TensorValues::I32(_) | TensorValues::I64(_) | TensorValues::F64(_) => {}
+            TensorValues::I32(_)
+            | TensorValues::I64(_)
+            | TensorValues::F64(_)
+            | TensorValues::I8(_) => {}
         }
         first_source += maps.num_cells;
     }
@@ -191,7 +194,10 @@ impl Map<'_> {
         match self.values {
             TensorValues::F32(values) => values[index],
             TensorValues::F16(values) => values[index].to_f32(),
-            TensorValues::I32(_) | TensorValues::I64(_) | TensorValues::F64(_) => f32::NAN,
+            TensorValues::I32(_)
+            | TensorValues::I64(_)
+            | TensorValues::F64(_)
+            | TensorValues::I8(_) => f32::NAN,
         }
     }
 }

@@ -86,6 +86,7 @@ fn label(labels: TensorValues<'_>, proposal: usize, params: &ProposalDecode) -> 
         TensorValues::I64(labels) => of_integer(labels[proposal]),
         TensorValues::I32(labels) => of_integer(labels[proposal].into()),
         TensorValues::F64(labels) => of_float(labels[proposal] as f32),
+        TensorValues::I8(labels) => of_integer(labels[proposal].into()),
         TensorValues::F32(labels) => of_float(labels[proposal]),
         TensorValues::F16(labels) => of_float(labels[proposal].to_f32()),
     };
@@ -96,7 +97,10 @@ fn float(values: TensorValues<'_>, index: usize) -> f32 {
     match values {
         TensorValues::F32(values) => values[index],
         TensorValues::F16(values) => values[index].to_f32(),
-        TensorValues::I32(_) | TensorValues::I64(_) | TensorValues::F64(_) => f32::NAN,
+        TensorValues::I32(_)
+        | TensorValues::I64(_)
+        | TensorValues::F64(_)
+        | TensorValues::I8(_) => f32::NAN,
     }
 }
 

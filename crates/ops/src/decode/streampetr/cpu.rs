@@ -76,7 +76,10 @@ impl Channels<'_> {
         match self.values {
             TensorValues::F32(values) => values[index],
             TensorValues::F16(values) => values[index].to_f32(),
-            TensorValues::I32(_) | TensorValues::I64(_) | TensorValues::F64(_) => f32::NAN,
+            TensorValues::I32(_)
+            | TensorValues::I64(_)
+            | TensorValues::F64(_)
+            | TensorValues::I8(_) => f32::NAN,
         }
     }
 }

@@ -97,6 +97,7 @@ pub(super) fn class_of_label(
         TensorValues::F32(labels) => class_of_float(labels[row], num_classes),
         TensorValues::F16(labels) => class_of_float(labels[row].to_f32(), num_classes),
         TensorValues::F64(labels) => class_of_float(labels[row] as f32, num_classes),
+        TensorValues::I8(labels) => of_integer(i64::from(labels[row])),
     }
 }
 
@@ -108,6 +109,7 @@ pub(super) fn is_negative(labels: TensorValues<'_>, row: usize) -> bool {
         TensorValues::F32(labels) => labels[row] < 0.0,
         TensorValues::F16(labels) => labels[row].to_f32() < 0.0,
         TensorValues::F64(labels) => labels[row] < 0.0,
+        TensorValues::I8(labels) => labels[row] < 0,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Recorded work that is launched as one unit: CUDA graphs.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::CudaGraph;
@@ -11,7 +11,20 @@ use det_post_types::Result;
 
 static CAPTURE: Mutex<()> = Mutex::new(());
 
-thread_local!(static HAS_LOCK: Cell<bool> = const { Cell::new(false) });
+thread_local! {
+    static HAS_LOCK: Cell<bool> = const { Cell::new(false) };
+    /// The kernels of the capture of this thread.
+    static CAPTURED: RefCell<Option<Vec<&'static str>>> = const { RefCell::new(None) };
+}
+
+/// Notes a launch, which is in a graph if this thread captures one.
+pub(super) fn note_launch(kernel: &'static str) {
+    CAPTURED.with_borrow_mut(|captured| {
+        if let Some(kernels) = captured {
+            kernels.push(kernel);
+        }
+    });
+}
 
 /// The lock that a process holds while it captures a graph: only one thread at a time does.
 pub struct CaptureLock {
@@ -46,6 +59,7 @@ impl Drop for CaptureLock {
 /// settings) may change between launches; sizes and buffers are fixed.
 pub struct Graph {
     graph: CudaGraph,
+    kernels: Vec<&'static str>,
     // Dropped after the graph: owns the memory that it uses.
     stream: Stream,
 }
@@ -78,7 +92,9 @@ impl Graph {
         cuda.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
             .map_err(|e| failed("begin to capture a graph", e))?;
         stream.set_recording(true);
+        CAPTURED.set(Some(Vec::new()));
         let enqueued = enqueue();
+        let kernels = CAPTURED.take().unwrap_or_default();
         stream.set_recording(false);
         let captured = cuda.end_capture(CUgraphInstantiate_flags(0));
         enqueued?;
@@ -86,7 +102,7 @@ impl Graph {
             .map_err(|e| failed("capture a graph", e))?
             .ok_or_else(|| error("nothing was queued while a graph was captured"))?;
         graph.upload().map_err(|e| failed("upload a graph", e))?;
-        Ok(Self { graph, stream: stream.clone() })
+        Ok(Self { graph, kernels, stream: stream.clone() })
     }
 
     /// Queues all captured work on the stream that it was captured from.
@@ -95,6 +111,11 @@ impl Graph {
     /// `Device` with the driver's error.
     pub fn enqueue(&self) -> Result<()> {
         self.graph.launch().map_err(|e| failed("launch a graph", e))
+    }
+
+    /// The names of the kernels that it launches, in order; none of other libraries.
+    pub fn kernels(&self) -> &[&'static str] {
+        &self.kernels
     }
 
     /// The stream it runs on.

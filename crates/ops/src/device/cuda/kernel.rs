@@ -157,6 +157,7 @@ impl<K: KernelSpec> Kernel<K> {
             )));
         }
         stream.bind()?;
+        super::graph::note_launch(K::NAME);
         let mut attribute = CUlaunchAttribute {
             id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
             pad: Default::default(),

@@ -39,6 +39,7 @@ pub use registered::RegisteredFiles;
 pub use shared::Mirror;
 pub(crate) use shared::{kernel_constant, mirrors, rust_field};
 pub use stream::Stream;
+pub(crate) use tensor::not_floats;
 pub use tensor::{DeviceFloat, DeviceTensor, DeviceValues, PinnedTensor};
 
 pub(crate) use super::error;

@@ -46,9 +46,9 @@ macro_rules! numbers {
     };
 }
 
-// Signs are not compared: `int32_t` is `u32` or `i32`.
+// Signs are not compared: `int32_t` is `u32` or `i32`, `int8_t` is `u8` or `i8`.
 numbers!(
-    u8: "uint8_t", u32: "uint32_t", i32: "uint32_t", u64: "uint64_t", f32: "float", f64: "double",
+    u8: "uint8_t", i8: "uint8_t", u32: "uint32_t", i32: "uint32_t", u64: "uint64_t", f32: "float", f64: "double",
     f16: "__half"
 );
 

@@ -7,7 +7,7 @@ use half::f16;
 use super::{DeviceBuffer, In, PinnedBuffer, Plain, Stream};
 use det_post_types::{ElementType, Error, ErrorKind, Result, Tensor, TensorValues, TensorView};
 
-/// A tensor of floats in device memory: dense, row-major.
+/// A tensor of floats or int8 in device memory: dense, row-major.
 #[derive(Debug)]
 pub struct DeviceTensor {
     shape: Vec<usize>,
@@ -21,6 +21,8 @@ pub enum DeviceValues {
     F32(DeviceBuffer<f32>),
     /// 16-bit floats.
     F16(DeviceBuffer<f16>),
+    /// 8-bit signed integers.
+    I8(DeviceBuffer<i8>),
 }
 
 /// The element types of a [`DeviceTensor`].
@@ -48,17 +50,26 @@ impl DeviceFloat for f16 {
     }
 }
 
+impl DeviceFloat for i8 {
+    const ELEMENT: ElementType = ElementType::I8;
+
+    fn values(values: &DeviceValues) -> Option<&DeviceBuffer<Self>> {
+        if let DeviceValues::I8(values) = values { Some(values) } else { None }
+    }
+}
+
 impl DeviceTensor {
     /// A tensor of zeros.
     ///
     /// # Errors
-    /// `Argument` for an element type that is not a float or a shape whose
+    /// `Argument` for an element type that is neither a float nor int8, or a shape whose
     /// product overflows; `Device` when there is not enough memory.
     pub fn zeros(stream: &Stream, element: ElementType, shape: &[usize]) -> Result<Self> {
         let num = shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim));
         let values = match (element, num) {
             (ElementType::F32, Some(num)) => DeviceValues::F32(DeviceBuffer::zeros(stream, num)?),
             (ElementType::F16, Some(num)) => DeviceValues::F16(DeviceBuffer::zeros(stream, num)?),
+            (ElementType::I8, Some(num)) => DeviceValues::I8(DeviceBuffer::zeros(stream, num)?),
             _ => {
                 let message = format!("a device tensor of {element} {shape:?} is not supported");
                 return Err(Error::new(ErrorKind::Argument, "device", message));
@@ -76,6 +87,7 @@ impl DeviceTensor {
         let found = match &tensor.values {
             DeviceValues::F32(values) => values.len(),
             DeviceValues::F16(values) => values.len(),
+            DeviceValues::I8(values) => values.len(),
         };
         match shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim)) {
             Some(num) if num == found => Ok(tensor),
@@ -97,6 +109,7 @@ impl DeviceTensor {
         match &self.values {
             DeviceValues::F32(values) => values.address(),
             DeviceValues::F16(values) => values.address(),
+            DeviceValues::I8(values) => values.address(),
         }
     }
 
@@ -105,6 +118,7 @@ impl DeviceTensor {
         match &self.values {
             DeviceValues::F32(_) => ElementType::F32,
             DeviceValues::F16(_) => ElementType::F16,
+            DeviceValues::I8(_) => ElementType::I8,
         }
     }
 
@@ -113,6 +127,7 @@ impl DeviceTensor {
         match &self.values {
             DeviceValues::F32(values) => size_of::<f32>() * values.len(),
             DeviceValues::F16(values) => size_of::<f16>() * values.len(),
+            DeviceValues::I8(values) => values.len(),
         }
     }
 
@@ -151,6 +166,7 @@ impl DeviceTensor {
             _ if self.shape != tensor.shape() => {}
             (DeviceValues::F32(to), TensorValues::F32(from)) => return to.write(from),
             (DeviceValues::F16(to), TensorValues::F16(from)) => return to.write(from),
+            (DeviceValues::I8(to), TensorValues::I8(from)) => return to.write(from),
             _ => {}
         }
         let (found, element) = (tensor.shape(), tensor.values().element());
@@ -170,6 +186,7 @@ impl DeviceTensor {
         match &mut self.values {
             DeviceValues::F32(values) => values.enqueue_clear(),
             DeviceValues::F16(values) => values.enqueue_clear(),
+            DeviceValues::I8(values) => values.enqueue_clear(),
         }
     }
 
@@ -182,6 +199,7 @@ impl DeviceTensor {
         match (&mut self.values, &source.values) {
             (DeviceValues::F32(to), DeviceValues::F32(from)) => to.enqueue_copy(from),
             (DeviceValues::F16(to), DeviceValues::F16(from)) => to.enqueue_copy(from),
+            (DeviceValues::I8(to), DeviceValues::I8(from)) => to.enqueue_copy(from),
             _ => Err(unlike(&self.shape, source.element(), &source.shape)),
         }
     }
@@ -195,19 +213,24 @@ impl DeviceTensor {
         match (&mut self.values, &source.values) {
             (DeviceValues::F32(to), DeviceValues::F32(from)) => to.enqueue_copy_range(values, from),
             (DeviceValues::F16(to), DeviceValues::F16(from)) => to.enqueue_copy_range(values, from),
+            (DeviceValues::I8(to), DeviceValues::I8(from)) => to.enqueue_copy_range(values, from),
             _ => Err(unlike(&self.shape, source.element(), &source.shape)),
         }
     }
 
-    /// Waits, then copies the tensor to new host memory: for tests, not for frames.
+    /// Waits, then copies a tensor of floats to new host memory: for tests, not for frames.
     ///
     /// # Errors
-    /// `Device` when earlier work or the copy fails.
+    /// `Argument` for int8, whose buffer reads itself; `Device` when earlier work or the copy fails.
     pub fn read(&self) -> Result<Tensor> {
         let shape = self.shape.clone();
         Ok(match &self.values {
             DeviceValues::F32(values) => Tensor::F32 { shape, values: values.read()? },
             DeviceValues::F16(values) => Tensor::F16 { shape, values: values.read()? },
+            DeviceValues::I8(_) => {
+                let message = format!("a tensor of i8 {shape:?} is not one of floats");
+                return Err(Error::new(ErrorKind::Argument, "device", message));
+            }
         })
     }
 }
@@ -224,6 +247,7 @@ pub struct PinnedTensor {
 enum PinnedValues {
     F32(PinnedBuffer<f32>),
     F16(PinnedBuffer<f16>),
+    I8(PinnedBuffer<i8>),
 }
 
 impl PinnedTensor {
@@ -235,6 +259,7 @@ impl PinnedTensor {
         let values = match &tensor.values {
             DeviceValues::F32(v) => PinnedValues::F32(PinnedBuffer::zeros(stream, v.len())?),
             DeviceValues::F16(v) => PinnedValues::F16(PinnedBuffer::zeros(stream, v.len())?),
+            DeviceValues::I8(v) => PinnedValues::I8(PinnedBuffer::zeros(stream, v.len())?),
         };
         Ok(Self { shape: tensor.shape.clone(), values })
     }
@@ -253,6 +278,7 @@ impl PinnedTensor {
             (PinnedValues::F16(to), DeviceValues::F16(from)) => {
                 TensorValues::F16(to.download(from)?)
             }
+            (PinnedValues::I8(to), DeviceValues::I8(from)) => TensorValues::I8(to.download(from)?),
             _ => return Err(unlike(&self.shape, source.element(), &source.shape)),
         };
         TensorView::new(&self.shape, values)
@@ -268,6 +294,7 @@ impl PinnedTensor {
         match (&mut self.values, &source.values) {
             (PinnedValues::F32(to), DeviceValues::F32(from)) => to.enqueue_download(from),
             (PinnedValues::F16(to), DeviceValues::F16(from)) => to.enqueue_download(from),
+            (PinnedValues::I8(to), DeviceValues::I8(from)) => to.enqueue_download(from),
             _ => Err(unlike(&self.shape, source.element(), &source.shape)),
         }
     }
@@ -280,6 +307,7 @@ impl PinnedTensor {
         let values = match &self.values {
             PinnedValues::F32(values) => TensorValues::F32(values.values(values.capacity())?),
             PinnedValues::F16(values) => TensorValues::F16(values.values(values.capacity())?),
+            PinnedValues::I8(values) => TensorValues::I8(values.values(values.capacity())?),
         };
         TensorView::new(&self.shape, values)
     }
@@ -304,6 +332,9 @@ impl PinnedTensor {
             (PinnedValues::F16(through), TensorValues::F16(from), DeviceValues::F16(to)) => {
                 through.enqueue_upload(from, to)
             }
+            (PinnedValues::I8(through), TensorValues::I8(from), DeviceValues::I8(to)) => {
+                through.enqueue_upload(from, to)
+            }
             _ => Err(unlike(&self.shape, target.element(), &target.shape)),
         }
     }
@@ -312,12 +343,18 @@ impl PinnedTensor {
         let own = match &self.values {
             PinnedValues::F32(_) => ElementType::F32,
             PinnedValues::F16(_) => ElementType::F16,
+            PinnedValues::I8(_) => ElementType::I8,
         };
         if own == element && self.shape == shape {
             return Ok(());
         }
         Err(unlike(&self.shape, element, shape))
     }
+}
+
+/// The error of an operation on floats for a tensor of int8.
+pub(crate) fn not_floats() -> Error {
+    Error::new(ErrorKind::Argument, "device", "a tensor of i8; f32 or f16 expected")
 }
 
 fn unlike(own: &[usize], element: ElementType, shape: &[usize]) -> Error {

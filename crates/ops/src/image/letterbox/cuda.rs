@@ -9,7 +9,7 @@ use super::kernels::{
 };
 use super::{LetterboxParams, network_size, place};
 use crate::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceTensor, DeviceValues, Grid, In, Out, Stream,
+    CudaDevice, DeviceBuffer, DeviceTensor, DeviceValues, Grid, In, Out, Stream, not_floats,
 };
 use crate::image::kernels::ImageKernels;
 use crate::image::wire_layout::WireLayout;
@@ -122,6 +122,7 @@ fn enqueue(
                 antialias.enqueue(stream, antialias_grid(&args), args.layout, args)?;
             }
         }
+        DeviceValues::I8(_) => return Err(not_floats()),
     }
     Ok(placed)
 }

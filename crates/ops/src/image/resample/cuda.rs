@@ -9,7 +9,7 @@ use super::kernels::{
 use super::map::{Positions, SampleMap};
 use super::{ResampleParams, check_source, image_range};
 use crate::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceTensor, DeviceValues, Grid, In, Out, Stream,
+    CudaDevice, DeviceBuffer, DeviceTensor, DeviceValues, Grid, In, Out, Stream, not_floats,
 };
 use crate::image::kernels::ImageKernels;
 use crate::image::wire_layout::WireLayout;
@@ -156,6 +156,7 @@ fn enqueue(
             let args = launch.args(out.output(stream)?);
             kernels.f16.enqueue(stream, grid(&args), args.layout, args)
         }
+        DeviceValues::I8(_) => Err(not_floats()),
     }
 }
 

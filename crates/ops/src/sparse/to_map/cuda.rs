@@ -5,7 +5,7 @@ use half::f16;
 use super::kernels::{Bf16, CHANNELS_PER_THREAD, MapArgs, THREADS_PER_BLOCK, Write};
 use super::map_shape;
 use crate::device::cuda::{
-    DeviceBuffer, DeviceTensor, DeviceValues, Grid as Blocks, Plain, Stream, blocks,
+    DeviceBuffer, DeviceTensor, DeviceValues, Grid as Blocks, Plain, Stream, blocks, not_floats,
 };
 use crate::sparse::conv::ByPrecision;
 use crate::sparse::conv::cuda::DeviceFeatures;
@@ -73,6 +73,7 @@ impl Workspace {
                 let (grid, args) = map.launch(to)?;
                 self.to_f16.enqueue(precision, &self.stream, grid, args)
             }
+            DeviceValues::I8(_) => Err(not_floats()),
         }
     }
 }

@@ -6,29 +6,16 @@ use half::f16;
 use super::kernels::{
     ChannelsLastArgs, LevelArgs, MAX_LEVELS, TEXELS_PER_BLOCK, THREADS_PER_BLOCK, Write,
 };
-use crate::device::cuda::{
-    DeviceBuffer, DeviceFloat, DeviceTensor, Grid, Kernel, KernelSpec, Plain, Stream,
-};
-use crate::view::sample::cuda::{DeviceFeatureMaps, DeviceLevel, DeviceTexels};
-use det_post_types::{ElementType, Error, ErrorKind, MapLayout, Result};
-
-/// One level of all views as a network gives it.
-#[derive(Clone, Copy, Debug)]
-pub struct DeviceMapSource<'a> {
-    /// Views, channels, rows and columns.
-    pub shape: [usize; 4],
-    /// The order of the values.
-    pub layout: MapLayout,
-    /// The values.
-    pub values: &'a DeviceTensor,
-    /// Whether texels of even rows and columns alone are taken.
-    pub subsampled: bool,
-}
+use crate::device::cuda::{DeviceBuffer, DeviceFloat, Grid, Kernel, KernelSpec, Plain, Stream};
+use crate::view::sample::Strides;
+use crate::view::sample::cuda::{DeviceFeatureMaps, DeviceLevel, DeviceMapSource, DeviceTexels};
+use det_post_types::{ElementType, Error, ErrorKind, Result};
 
 /// The loaded kernels.
 pub struct Kernels {
     f32: OfElement<f32>,
     f16: OfElement<f16>,
+    i8: Kernel<Write<i8, i8>>,
 }
 
 /// The kernels that read maps of `T`.
@@ -36,11 +23,11 @@ struct OfElement<T>
 where
     Write<T, f32>: KernelSpec,
     Write<T, f16>: KernelSpec,
-    Write<T, u8>: KernelSpec,
+    Write<T, i8>: KernelSpec,
 {
     to_f32: Kernel<Write<T, f32>>,
     to_f16: Kernel<Write<T, f16>>,
-    to_i8: Kernel<Write<T, u8>>,
+    to_i8: Kernel<Write<T, i8>>,
 }
 
 impl Kernels {
@@ -61,6 +48,7 @@ impl Kernels {
                 to_f16: device.kernel()?,
                 to_i8: device.kernel()?,
             },
+            i8: device.kernel()?,
         })
     }
 
@@ -68,8 +56,7 @@ impl Kernels {
     /// one launch.
     ///
     /// # Errors
-    /// `Argument` when sources and levels do not fit each other, or a source is in blocks of
-    /// channels; `Device` when a buffer belongs to another stream or the launch fails.
+    /// `Argument` when sources and levels do not fit each other, or only the sources are int8; `Device` when a buffer belongs to another stream or the launch fails.
     pub fn enqueue(
         &self,
         stream: &Stream,
@@ -78,6 +65,11 @@ impl Kernels {
     ) -> Result<()> {
         match sources.first().map(|source| source.values.element()) {
             Some(ElementType::F16) => self.f16.enqueue(stream, sources, maps),
+            Some(ElementType::I8) => {
+                let [num_views, _, num_channels] = maps.sizes();
+                let sizes = [num_views, num_channels];
+                launch(stream, &self.i8, sizes, sources, maps.levels_mut(), integers)
+            }
             _ => self.f32.enqueue(stream, sources, maps),
         }
     }
@@ -87,7 +79,7 @@ impl<T: DeviceFloat> OfElement<T>
 where
     Write<T, f32>: for<'a> KernelSpec<Args<'a> = ChannelsLastArgs<'a, T, f32>>,
     Write<T, f16>: for<'a> KernelSpec<Args<'a> = ChannelsLastArgs<'a, T, f16>>,
-    Write<T, u8>: for<'a> KernelSpec<Args<'a> = ChannelsLastArgs<'a, T, u8>>,
+    Write<T, i8>: for<'a> KernelSpec<Args<'a> = ChannelsLastArgs<'a, T, i8>>,
 {
     fn enqueue(
         &self,
@@ -103,7 +95,7 @@ where
                 launch(stream, &self.to_f16, sizes, sources, levels, f16s)
             }
             Some(DeviceTexels::I8 { .. }) => {
-                launch(stream, &self.to_i8, sizes, sources, levels, bytes)
+                launch(stream, &self.to_i8, sizes, sources, levels, integers)
             }
             _ => launch(stream, &self.to_f32, sizes, sources, levels, f32s),
         }
@@ -121,7 +113,7 @@ fn f16s(texels: &mut DeviceTexels) -> Option<(&mut DeviceBuffer<f16>, f32)> {
     if let DeviceTexels::F16(values) = texels { Some((values, 1.0)) } else { None }
 }
 
-fn bytes(texels: &mut DeviceTexels) -> Option<(&mut DeviceBuffer<u8>, f32)> {
+fn integers(texels: &mut DeviceTexels) -> Option<(&mut DeviceBuffer<i8>, f32)> {
     if let DeviceTexels::I8 { values, scale } = texels { Some((values, *scale)) } else { None }
 }
 
@@ -155,11 +147,9 @@ where
     let pairs = sources.iter().zip(levels).zip(&mut args.levels);
     for (index, ((source, level), to)) in pairs.enumerate() {
         let [views, channels, height, width] = source.shape;
-        let step = if source.subsampled { 2 } else { 1 };
-        let size = [width.div_ceil(step), height.div_ceil(step)];
-        let of_type = texels_of(&mut level.texels);
-        let (Some((texels, scale)), false) = (of_type, source.layout == MapLayout::Blocks32) else {
-            return argument(format!("level {index} is in {:?}", source.layout));
+        let size = source.size();
+        let Some((texels, scale)) = texels_of(&mut level.texels) else {
+            return argument(format!("level {index} has other texels than the first"));
         };
         if [views, channels] != [num_views, num_channels] || level.size != size {
             return argument(format!(
@@ -169,15 +159,19 @@ where
             ));
         }
         end_block += (size[0] * size[1]).div_ceil(TEXELS_PER_BLOCK as usize) as u32;
+        // Steps are the kernel's.
+        let strides = Strides::new(source.shape, source.layout, false);
         *to = LevelArgs {
             values: source.values.input(stream)?,
             texels: texels.output(stream)?,
             source_size: [width, height].map(|n| n as u32),
             size: size.map(|n| n as u32),
-            step: step as u32,
-            is_channels_last: u32::from(source.layout == MapLayout::ChannelsLast),
+            step: if source.subsampled { 2 } else { 1 },
+            column_stride: strides.map_or(0, |strides| strides.column as u32),
+            block_stride: strides.map_or(0, |strides| strides.block as u32),
             scale,
             end_block,
+            reserved: 0,
         };
     }
     let num_blocks = [end_block, num_views as u32];

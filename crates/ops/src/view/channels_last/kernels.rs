@@ -8,12 +8,17 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Mirror, Out, Plain, check_lens, check_threads, kernel_constant,
     kernel_specs, mirrors, refused,
 };
+use crate::view::sample::BLOCK;
 use det_post_types::Result;
 
 /// Threads per block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view/channels_last.cu", "kThreads");
 /// Texels per block.
 pub const TEXELS_PER_BLOCK: u32 = kernel_constant!("view/channels_last.cu", "kTile");
+const _: () = assert!(
+    BLOCK == TEXELS_PER_BLOCK as usize,
+    "a step goes through the channels of a block of MapLayout::Blocks32"
+);
 /// The most levels of a launch.
 pub const MAX_LEVELS: usize = kernel_constant!("view/channels_last.cu", "kMaxLevels") as usize;
 
@@ -21,7 +26,7 @@ pub const MAX_LEVELS: usize = kernel_constant!("view/channels_last.cu", "kMaxLev
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct LevelArgs<'a, From, To> {
-    /// `[views, channels, rows, columns]`, or channels last.
+    /// `[views, channels, rows, columns]`, or as strides say.
     pub values: In<'a, From>,
     /// `[views, rows, columns, channels]`.
     pub texels: Out<'a, To>,
@@ -31,12 +36,16 @@ pub struct LevelArgs<'a, From, To> {
     pub size: [u32; 2],
     /// 2: even rows and columns alone; else 1.
     pub step: u32,
-    /// Whether the values are channels last.
-    pub is_channels_last: u32,
+    /// Values from a texel of the source to the next; 0 for planar values.
+    pub column_stride: u32,
+    /// Values from 32 channels of the source to the next.
+    pub block_stride: u32,
     /// The value of 1 of int8 texels.
     pub scale: f32,
     /// Blocks of the levels up to this one, of a view.
     pub end_block: u32,
+    /// Padding.
+    pub reserved: u32,
 }
 
 /// The parameter of the kernels: `Args`.
@@ -73,9 +82,11 @@ impl<From, To> LevelArgs<'_, From, To> {
             source_size: [0; 2],
             size: [0; 2],
             step: 1,
-            is_channels_last: 0,
+            column_stride: 0,
+            block_stride: 0,
             scale: 1.0,
             end_block: 0,
+            reserved: 0,
         }
     }
 }
@@ -110,6 +121,18 @@ fn check<From: Plain, To: Plain>(
         let num = args.num_views as usize * args.num_channels as usize;
         let [values, texels] = [level.source_size, level.size]
             .map(|[width, height]| num * width as usize * height as usize);
+        let [column, block] = [level.column_stride, level.block_stride].map(|n| n as usize);
+        let [channels, source_width, source_height] =
+            [args.num_channels, level.source_size[0], level.source_size[1]].map(|n| n as usize);
+        let is_laid_out = column == 0
+            || (column == channels && block == BLOCK)
+            || (column == BLOCK
+                && channels.is_multiple_of(BLOCK)
+                && block == source_width * source_height * BLOCK);
+        if !is_laid_out {
+            let message = format!("{column} values from a texel to the next, {block} of blocks");
+            return Err(refused(kernel, &message));
+        }
         let lens = [("values", level.values.len(), values), ("texels", level.texels.len(), texels)];
         check_lens(kernel, lens)?;
     }
@@ -123,13 +146,14 @@ fn check<From: Plain, To: Plain>(
 // SAFETY: `ChannelsLastArgs` and `LevelArgs` mirror the structs of the kernels (compared). A block
 // finds its level by `end_block`, compared with the grid; texels at and beyond those of the level
 // and channels at and beyond their number are neither read nor written, and both slices are long
-// enough for the others (checked). No block waits for another.
+// enough for the others, in each of the three layouts (checked). No block waits for another.
 kernel_specs! {
     check;
     unsafe Write<f32, f32>: "channels_last_f32", ChannelsLastArgs<f32, f32>;
     unsafe Write<f32, f16>: "channels_last_f32_to_f16", ChannelsLastArgs<f32, f16>;
-    unsafe Write<f32, u8>: "channels_last_f32_to_i8", ChannelsLastArgs<f32, u8>;
+    unsafe Write<f32, i8>: "channels_last_f32_to_i8", ChannelsLastArgs<f32, i8>;
     unsafe Write<f16, f32>: "channels_last_f16_to_f32", ChannelsLastArgs<f16, f32>;
     unsafe Write<f16, f16>: "channels_last_f16", ChannelsLastArgs<f16, f16>;
-    unsafe Write<f16, u8>: "channels_last_f16_to_i8", ChannelsLastArgs<f16, u8>;
+    unsafe Write<f16, i8>: "channels_last_f16_to_i8", ChannelsLastArgs<f16, i8>;
+    unsafe Write<i8, i8>: "channels_last_i8", ChannelsLastArgs<i8, i8>;
 }

@@ -1,7 +1,8 @@
 //! Writes feature maps in the order in which they are sampled: channels last.
 //!
-//! Input: one level of all views as a network gives it ([`MapLayout`]), f32 or f16;
-//! or int8 in blocks of 32 channels. Output: a level of
+//! Input: one level of all views as a network gives it ([`MapLayout`]), f32, f16 or int8. It is for
+//! maps that are sampled neither where nor as they are: planar ones, and elements that a decoder
+//! does not read. Output: a level of
 //! [`FeatureMaps`](crate::view::sample::FeatureMaps), `[N, H, W, C]`, as f32, f16
 //! (rounded once, to nearest even) or int8: `x / scale` in f32, rounded to nearest
 //! even, cut to -127 to 127; NaN becomes 0, which
@@ -15,15 +16,12 @@ pub mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
-mod statistics;
 #[cfg(test)]
 mod tests;
 
-pub use statistics::{LevelStatistics, MapStatistics};
-
 use half::f16;
 
-use crate::view::sample::{FeatureLevel, Texels};
+use crate::view::sample::{FeatureLevel, LevelValues, LevelView, Strides, Texels};
 use det_post_types::{Error, ErrorKind, MapLayout, Result};
 
 /// Values of feature maps.
@@ -60,7 +58,19 @@ pub struct MapSource<'a> {
     pub subsampled: bool,
 }
 
-impl MapSource<'_> {
+impl<'a> MapSource<'a> {
+    /// The level where it is, as it is: nothing is written. `None` where channels are not side by
+    /// side. `scale` is the value of 1 of int8, not read for floats.
+    pub fn in_place(&self, scale: f32) -> Option<LevelView<'a>> {
+        let strides = Strides::new(self.shape, self.layout, self.subsampled)?;
+        let values = match self.values {
+            MapValues::F32(values) => LevelValues::F32(values),
+            MapValues::F16(values) => LevelValues::F16(values),
+            MapValues::I8(values) => LevelValues::I8 { values, scale },
+        };
+        Some(LevelView::new(self.size(), strides, values))
+    }
+
     /// Width and height of the level that is written.
     pub fn size(&self) -> [usize; 2] {
         let [_, _, height, width] = self.shape;

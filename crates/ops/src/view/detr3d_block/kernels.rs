@@ -208,13 +208,7 @@ fn check(
         );
         return Err(refused(kernel, &message));
     }
-    for level in &maps.levels[..levels] {
-        let num_texels = views * level.width as usize * level.height as usize;
-        check_lens(kernel, [("texels", level.texels.len(), num_texels * channels * texel_bytes)])?;
-        if num_texels == 0 {
-            return Err(refused(kernel, "a level has no texels"));
-        }
-    }
+    maps.check(kernel, texel_bytes)?;
     check_layers(kernel, args, is_last)?;
     let num_queries = args.num_queries as usize;
     let rows = num_queries * channels;

@@ -1,11 +1,11 @@
 //! The reference on the CPU.
 
-use super::{FeatureMaps, ViewSampling, Weighting, Workspace, add_sample};
+use super::{MapsView, ViewSampling, Weighting, Workspace, add_sample};
 use crate::decode::logit::{exp, sigmoid};
 
 /// Arguments that fit together.
 pub(super) fn view_sample(
-    maps: &FeatureMaps,
+    maps: &MapsView<'_>,
     sampling: &ViewSampling<'_>,
     workspace: &mut Workspace,
     out: &mut [f32],

@@ -4,6 +4,7 @@
 //! encoder. Selection is that of the CPU for equal points; values are within the tolerance of
 //! docs/numerics.md, and the same from run to run: levels are summed apart, then added.
 
+pub use super::device_maps::{DeviceMapSource, DeviceMaps};
 pub use super::kernels::{
     LevelArgs, MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, MapsArgs, ReferenceArgs, SampleElement, Texel,
 };
@@ -12,7 +13,7 @@ pub use super::points::{PointElement, PointSampling, PointsArgs};
 
 use super::kernels::{ReferenceAndLinearArgs, THREADS_PER_BLOCK};
 use super::{FeatureLevel, FeatureMaps, Texels};
-use crate::device::cuda::{CudaDevice, DeviceBuffer, Grid, In, Kernel, Stream};
+use crate::device::cuda::{CudaDevice, DeviceBuffer, Grid, Kernel, Stream};
 use crate::view::linear::cuda::{JobArgs, LinearArgs, shared_bytes};
 use det_post_types::{Error, ErrorKind, Result};
 use half::f16;
@@ -37,7 +38,7 @@ pub(crate) struct DeviceLevel {
 pub(crate) enum DeviceTexels {
     F32(DeviceBuffer<f32>),
     F16(DeviceBuffer<f16>),
-    I8 { values: DeviceBuffer<u8>, scale: f32 },
+    I8 { values: DeviceBuffer<i8>, scale: f32 },
 }
 
 impl DeviceFeatureMaps {
@@ -69,6 +70,11 @@ impl DeviceFeatureMaps {
         Ok(Self { num_views, num_channels, levels })
     }
 
+    /// The levels.
+    pub(super) fn levels(&self) -> &[DeviceLevel] {
+        &self.levels
+    }
+
     /// The levels, to be written.
     pub(crate) fn levels_mut(&mut self) -> &mut [DeviceLevel] {
         &mut self.levels
@@ -92,9 +98,8 @@ impl DeviceFeatureMaps {
                     DeviceTexels::F16(buffer)
                 }
                 Texels::I8 { values, scale } => {
-                    let bytes: Vec<u8> = values.iter().map(|&v| v.cast_unsigned()).collect();
-                    let mut buffer = DeviceBuffer::zeros(stream, bytes.len())?;
-                    buffer.write(&bytes)?;
+                    let mut buffer = DeviceBuffer::zeros(stream, values.len())?;
+                    buffer.write(values)?;
                     DeviceTexels::I8 { values: buffer, scale: *scale }
                 }
             };
@@ -116,10 +121,9 @@ impl DeviceFeatureMaps {
             let texels = match &level.texels {
                 DeviceTexels::F32(values) => Texels::F32(values.read()?),
                 DeviceTexels::F16(values) => Texels::F16(values.read()?),
-                DeviceTexels::I8 { values, scale } => Texels::I8 {
-                    values: values.read()?.into_iter().map(u8::cast_signed).collect(),
-                    scale: *scale,
-                },
+                DeviceTexels::I8 { values, scale } => {
+                    Texels::I8 { values: values.read()?, scale: *scale }
+                }
             };
             Ok(FeatureLevel::new(level.size, texels))
         });
@@ -129,60 +133,6 @@ impl DeviceFeatureMaps {
     /// Views, levels and channels.
     pub fn sizes(&self) -> [usize; 3] {
         [self.num_views, self.levels.len(), self.num_channels]
-    }
-
-    /// The texels' type, the same in all levels.
-    ///
-    /// # Errors
-    /// `Argument` when the levels have different types.
-    pub fn texel(&self) -> Result<Texel> {
-        let texel = |level: &DeviceLevel| match level.texels {
-            DeviceTexels::F32(_) => Texel::F32,
-            DeviceTexels::F16(_) => Texel::F16,
-            DeviceTexels::I8 { .. } => Texel::I8,
-        };
-        let mut texels = self.levels.iter().map(texel);
-        match texels.next() {
-            Some(first) if texels.all(|other| other == first) => Ok(first),
-            _ => argument("the levels have texels of different types".into()),
-        }
-    }
-
-    /// What a kernel reads, with the projections of the views.
-    ///
-    /// # Errors
-    /// `Argument` when there are more levels than a kernel has; `Device` when something
-    /// belongs to another stream.
-    pub fn args<'a>(
-        &'a self,
-        stream: &Stream,
-        projections: &'a DeviceBuffer<f32>,
-        min_depth_m: f32,
-    ) -> Result<MapsArgs<'a>> {
-        let none = LevelArgs { texels: In::empty(), width: 0, height: 0, scale: 1.0, reserved: 0 };
-        let mut levels = [none; MAX_LEVELS];
-        if self.levels.len() > MAX_LEVELS {
-            let num_levels = self.levels.len();
-            return argument(format!("{num_levels} levels exceed the limit of {MAX_LEVELS}"));
-        }
-        for (to, level) in levels.iter_mut().zip(&self.levels) {
-            (to.texels, to.scale) = match &level.texels {
-                DeviceTexels::F32(values) => (values.input(stream)?.bytes(), 1.0),
-                DeviceTexels::F16(values) => (values.input(stream)?.bytes(), 1.0),
-                DeviceTexels::I8 { values, scale } => (values.input(stream)?, *scale),
-            };
-            [to.width, to.height] = level.size.map(|n| n as u32);
-        }
-        let [num_views, num_levels, num_channels] = self.sizes().map(|n| n as u32);
-        let projections = projections.input(stream)?;
-        Ok(MapsArgs {
-            levels,
-            projections,
-            num_views,
-            num_levels,
-            num_channels,
-            min_depth: min_depth_m,
-        })
     }
 }
 

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use half::f16;
 
+use super::{BLOCK, Strides};
 use crate::device::cuda::{
     DependentKernel, Grid, In, KernelSpec, Mirror, Out, check_lens, check_threads, kernel_constant,
     mirrors, refused,
@@ -20,11 +21,21 @@ pub const MAX_VIEWS: usize = kernel_constant!("view/sample.cuh", "kMaxViews") as
 /// The most channels.
 pub const MAX_CHANNELS: usize = kernel_constant!("view/sample.cuh", "kMaxChannels") as usize;
 
+/// Channels of a lane: it reads them at once.
+const LANE_CHANNELS: usize = kernel_constant!("view/row.cuh", "kGroup") as usize;
+/// The most bytes from a texel to the next, where a level is packed beside them.
+const MAX_COLUMN_BYTES: usize = 0xffff;
+
+const _: () = assert!(
+    BLOCK == kernel_constant!("view/sample.cuh", "kBlock") as usize,
+    "a block has as many channels as one of MapLayout::Blocks32"
+);
+
 /// A level of the maps: `Level` in the kernels.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct LevelArgs<'a> {
-    /// Texels `[views, height, width, channels]`.
+    /// Texels: channels last, or in blocks of them.
     pub texels: In<'a, u8>,
     /// Texels per row.
     pub width: u32,
@@ -32,6 +43,14 @@ pub struct LevelArgs<'a> {
     pub height: u32,
     /// The value of 1; 1 for floats.
     pub scale: f32,
+    /// Values from a view to the next.
+    pub view_stride: u32,
+    /// From a row to the next.
+    pub row_stride: u32,
+    /// From a texel to the next of its row.
+    pub column_stride: u32,
+    /// From a block of channels to the next.
+    pub block_stride: u32,
     /// Padding.
     pub reserved: u32,
 }
@@ -102,6 +121,42 @@ mirrors!(
     "view/sample.cuh", "ReferenceAndLinearArgs", T; where T: Mirror
 );
 
+impl MapsArgs<'_> {
+    /// Refuses levels without texels, with fewer values than their strides reach, or where lanes
+    /// cannot read vectors of channels. Views, levels and channels are within their limits.
+    pub(crate) fn check(&self, kernel: &str, texel_bytes: usize) -> Result<()> {
+        let vector = (LANE_CHANNELS * texel_bytes).min(16);
+        for level in &self.levels[..self.num_levels as usize] {
+            let [view, row, column, block, width, height] = [
+                level.view_stride,
+                level.row_stride,
+                level.column_stride,
+                level.block_stride,
+                level.width,
+                level.height,
+            ]
+            .map(|n| n as usize);
+            let strides = Strides { view, row, column, block };
+            let [views, channels] = [self.num_views, self.num_channels].map(|n| n as usize);
+            let needed = strides.reach(views, channels, [width, height]);
+            let of_view = strides.reach(1, channels, [width, height]);
+            check_lens(
+                kernel,
+                [("texels", level.texels.len(), needed.saturating_mul(texel_bytes))],
+            )?;
+            let is_aligned = level.texels.is_aligned_to(vector as u64)
+                && [view, row, column, block].iter().all(|n| n.is_multiple_of(LANE_CHANNELS));
+            let in_32 = u32::try_from(of_view.saturating_mul(texel_bytes)).is_ok()
+                && column * texel_bytes <= MAX_COLUMN_BYTES;
+            if width == 0 || height == 0 || !is_aligned || !in_32 {
+                let message = format!("a level of {width}x{height} texels with {strides:?}");
+                return Err(refused(kernel, &message));
+            }
+        }
+        Ok(())
+    }
+}
+
 fn check<T: Element>(
     kernel: &str,
     args: &ReferenceAndLinearArgs<'_, T>,
@@ -128,14 +183,7 @@ fn check<T: Element>(
         );
         return Err(refused(kernel, &message));
     }
-    for level in &maps.levels[..levels] {
-        let num_texels = views * level.width as usize * level.height as usize;
-        let needed = num_texels * channels * texel_bytes;
-        check_lens(kernel, [("texels", level.texels.len(), needed)])?;
-        if num_texels == 0 {
-            return Err(refused(kernel, "a level has no texels"));
-        }
-    }
+    maps.check(kernel, texel_bytes)?;
     let num_queries = sample.num_queries as usize;
     check_lens(
         kernel,
@@ -161,7 +209,8 @@ macro_rules! references {
         // SAFETY: the structs mirror those of the kernels. The first blocks are those of the linear
         // layers, all of which encode points (checked as those of `linear`), the others have a
         // query each; the grid is compared with both. A texel is read if it lies within its level,
-        // of a view below the number of views; the slices are long enough for queries, views,
+        // of a view below the number of views, by strides that stay within its slice
+        // (`MapsArgs::check`); the slices are long enough for queries, views,
         // levels and channels (checked). Shared memory beside the declared is that of the layers.
         // No block waits for another.
         unsafe impl KernelSpec for References<$element, $texel> {

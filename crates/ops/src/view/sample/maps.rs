@@ -4,6 +4,9 @@ use half::f16;
 
 use det_post_types::{Error, ErrorKind, Result};
 
+/// The most levels of maps on the CPU.
+pub const MAX_LEVELS: usize = 8;
+
 /// The feature maps of all views: levels `[views, height, width, channels]`.
 #[derive(Clone, Debug)]
 pub struct FeatureMaps {
@@ -77,16 +80,16 @@ impl FeatureMaps {
     /// Maps of `num_views` views and `num_channels` channels.
     ///
     /// # Errors
-    /// `Argument` when there are no views, channels or levels, a level has no
+    /// `Argument` when there are no views, channels or levels or more than [`MAX_LEVELS`], a level has no
     /// texels or not as many as its size says, or a scale is not positive and
     /// finite.
     pub fn new(num_views: usize, num_channels: usize, levels: Vec<FeatureLevel>) -> Result<Self> {
         let error = |message| Err(Error::new(ErrorKind::Argument, "view_sample", message));
-        if num_views == 0 || num_channels == 0 || levels.is_empty() {
-            let num_levels = levels.len();
+        let num_levels = levels.len();
+        if num_views == 0 || num_channels == 0 || !(1..=MAX_LEVELS).contains(&num_levels) {
             return error(format!(
-                "maps must have views, channels and levels, found {num_views}, {num_channels} and \
-                 {num_levels}"
+                "maps must have views, channels and up to {MAX_LEVELS} levels, found {num_views}, \
+                 {num_channels} and {num_levels}"
             ));
         }
         for (index, FeatureLevel { size: [width, height], texels }) in levels.iter().enumerate() {

@@ -3,7 +3,8 @@
 //! summed.
 //!
 //! Points `[Q, P, 3]` in metres, N views ([`Projection`]), L levels of maps
-//! ([`FeatureMaps`], channels last), output `[Q, C]`.
+//! ([`MapsView`]: channels last or in blocks of 32 of them, where a network has left them, or
+//! [`FeatureMaps`]), output `[Q, C]`.
 //!
 //! **Projection and selection.** A row `m` of a projection times a point is
 //! `((m0 x + m1 y) + m2 z) + m3`, each operation rounded to f32: rows a, b, and the
@@ -27,9 +28,12 @@
 //! in f64 and rounded once; the rest is f32 in the order written here.
 
 mod bilinear;
+mod borrowed;
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(feature = "cuda")]
+mod device_maps;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
@@ -42,7 +46,8 @@ mod projection;
 mod tests;
 
 pub use bilinear::add_sample;
-pub use maps::{FeatureLevel, FeatureMaps, Texels};
+pub use borrowed::{BLOCK, LevelValues, LevelView, MapsView, Strides};
+pub use maps::{FeatureLevel, FeatureMaps, MAX_LEVELS, Texels};
 pub use projection::{Projected, Projection};
 
 use det_post_types::{Error, ErrorKind, Result};
@@ -105,7 +110,7 @@ pub struct Workspace {
 /// `Argument` when points, views, logits or output do not fit each other and the
 /// maps.
 pub fn view_sample(
-    maps: &FeatureMaps,
+    maps: &MapsView<'_>,
     sampling: &ViewSampling<'_>,
     workspace: &mut Workspace,
     out: &mut [f32],

@@ -98,13 +98,7 @@ fn check<T: PointElement>(
         );
         return Err(refused(kernel, &message));
     }
-    for level in &maps.levels[..levels] {
-        let num_texels = views * level.width as usize * level.height as usize;
-        check_lens(kernel, [("texels", level.texels.len(), num_texels * channels * texel_bytes)])?;
-        if num_texels == 0 {
-            return Err(refused(kernel, "a level has no texels"));
-        }
-    }
+    maps.check(kernel, texel_bytes)?;
     let rows = |stride: u32, len: usize| queries.saturating_sub(1) * stride as usize + len;
     check_lens(
         kernel,
@@ -128,7 +122,8 @@ macro_rules! points {
         // SAFETY: `PointsArgs` and what it contains mirror the structs of the kernels (compared). A
         // block has an anchor below their number; views, levels, points and groups are below
         // theirs, for which slices, places and shared memory are large enough (checked). A texel is
-        // read if it lies within its level. No block waits for another.
+        // read if it lies within its level, by strides that stay within its slice
+        // (`MapsArgs::check`). No block waits for another.
         unsafe impl KernelSpec for Points<$element, $texel> {
             const NAME: &'static str = $name;
             type Args<'a> = PointsArgs<'a, $element>;

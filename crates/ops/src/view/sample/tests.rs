@@ -19,7 +19,7 @@ fn level(size: [usize; 2], num_views: usize, num_channels: usize, seed: f32) -> 
 fn run(maps: &FeatureMaps, sampling: &ViewSampling<'_>) -> Vec<f32> {
     let num_queries = sampling.points.len() / sampling.num_points;
     let mut out = vec![f32::NAN; num_queries * maps.num_channels()];
-    view_sample(maps, sampling, &mut Workspace::default(), &mut out).unwrap();
+    view_sample(&maps.into(), sampling, &mut Workspace::default(), &mut out).unwrap();
     out
 }
 
@@ -61,7 +61,7 @@ fn samples_at_centres_between_them_and_at_borders() {
     let maps = FeatureMaps::new(1, 1, vec![FeatureLevel::new([2, 2], texels)]).unwrap();
     let sample = |at| {
         let mut out = [0.0];
-        add_sample(&maps, [0, 0], at, &[1.0], &mut out);
+        add_sample(&(&maps).into(), [0, 0], at, &[1.0], &mut out);
         out[0]
     };
     assert_eq!(sample([0.25, 0.25]), 1.0);
@@ -147,7 +147,8 @@ fn what_does_not_fit_is_refused() {
         weighting: Weighting::Sigmoid { logits: &[0.0; 2] },
     };
     let fits = |sampling: ViewSampling<'_>, len: usize| {
-        view_sample(&maps, &sampling, &mut Workspace::default(), &mut vec![0.0; len]).is_ok()
+        view_sample(&(&maps).into(), &sampling, &mut Workspace::default(), &mut vec![0.0; len])
+            .is_ok()
     };
     assert!(fits(base, 4));
     assert!(!fits(base, 3));
@@ -216,5 +217,78 @@ proptest! {
         for (found, expected) in found.iter().zip(expected) {
             prop_assert!((f64::from(*found) - expected).abs() < 2e-6, "{found} {expected}");
         }
+    }
+}
+
+/// Samples of maps in place, subsampled too, are to the bit the samples of a copy channels last.
+#[test]
+fn layouts_are_sampled_in_place() {
+    use crate::view::channels_last::{MapSource, MapValues, channels_last};
+    use det_post_types::MapLayout;
+
+    let at = [[0.03, 0.2], [0.5, 0.51], [0.97, 0.99], [0.3, 0.7]];
+    for (num_channels, weights) in
+        [(32, &[0.7][..]), (64, &[0.3, -0.2, 0.9, 1.1]), (96, &[0.5, 2.0])]
+    {
+        let shape = [2, num_channels, 5, 6];
+        let len = shape.iter().product();
+        let floats: Vec<f32> = (0..len).map(|i| (i as f32 * 0.37).sin()).collect();
+        let halves: Vec<f16> = floats.iter().map(|&value| f16::from_f32(value)).collect();
+        let integers: Vec<i8> = floats.iter().map(|value| (value * 128.0) as i8).collect();
+        let (zeros, scale) = (vec![0_i8; len], 0.25);
+        let forms = [
+            (MapValues::F32(&floats), Texels::F32(vec![0.0; len])),
+            (MapValues::F16(&halves), Texels::F16(vec![f16::ZERO; len])),
+            (MapValues::I8(&integers), Texels::I8 { values: zeros, scale }),
+        ];
+        for (values, texels) in forms {
+            for layout in [MapLayout::ChannelsLast, MapLayout::Blocks32] {
+                for subsampled in [false, true] {
+                    let source = MapSource { shape, layout, values, subsampled };
+                    let [width, height] = source.size();
+                    let texels = match &texels {
+                        Texels::F32(values) => {
+                            Texels::F32(values[..2 * num_channels * width * height].to_vec())
+                        }
+                        Texels::F16(values) => {
+                            Texels::F16(values[..2 * num_channels * width * height].to_vec())
+                        }
+                        Texels::I8 { values, scale } => Texels::I8 {
+                            values: values[..2 * num_channels * width * height].to_vec(),
+                            scale: *scale,
+                        },
+                    };
+                    let mut level = FeatureLevel::new([width, height], texels);
+                    channels_last(&source, &mut level).unwrap();
+                    let copied = FeatureMaps::new(2, num_channels, vec![level]).unwrap();
+                    let mut in_place = MapsView::new(2, num_channels);
+                    in_place.push(source.in_place(scale).unwrap()).unwrap();
+                    for (view, at) in [0, 1].into_iter().flat_map(|v| at.map(|at| (v, at))) {
+                        let sample = |maps: &MapsView<'_>| {
+                            let mut out = vec![0.0; num_channels];
+                            add_sample(maps, [view, 0], at, weights, &mut out);
+                            out
+                        };
+                        let expected = sample(&(&copied).into());
+                        assert!(expected.iter().any(|value| *value != 0.0));
+                        assert_eq!(sample(&in_place), expected, "{layout:?} {subsampled} {at:?}");
+                    }
+                }
+            }
+        }
+        let planar = MapSource {
+            shape,
+            layout: MapLayout::Planar,
+            values: MapValues::F32(&floats),
+            subsampled: false,
+        };
+        assert!(planar.in_place(1.0).is_none());
+        let mut short = MapsView::new(2, num_channels);
+        let blocks = MapSource {
+            layout: MapLayout::Blocks32,
+            values: MapValues::F32(&floats[..len - 1]),
+            ..planar
+        };
+        assert!(short.push(blocks.in_place(1.0).unwrap()).is_err());
     }
 }

@@ -14,7 +14,7 @@ use det_post_ops::view::detr3d_block::cuda::{
 };
 use det_post_ops::view::layer_norm::EPSILON;
 use det_post_ops::view::linear::cuda::{DeviceLayer, DeviceRows};
-use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
+use det_post_ops::view::sample::cuda::DeviceMaps;
 use det_post_types::Result;
 
 impl WholeBlocks for f32 {
@@ -24,7 +24,7 @@ impl WholeBlocks for f32 {
         Ok(None)
     }
 
-    fn enqueue(decoder: &mut CudaDecoder<f32>, _: usize, _: &DeviceFeatureMaps) -> Result<()> {
+    fn enqueue(decoder: &mut CudaDecoder<f32>, _: usize, _: &DeviceMaps<'_>) -> Result<()> {
         match decoder.whole_blocks {
             None => Ok(()),
             Some(never) => match never {},
@@ -39,11 +39,7 @@ impl WholeBlocks for f16 {
         BlockBuffers::new(stream, network)
     }
 
-    fn enqueue(
-        decoder: &mut CudaDecoder<f16>,
-        index: usize,
-        maps: &DeviceFeatureMaps,
-    ) -> Result<()> {
+    fn enqueue(decoder: &mut CudaDecoder<f16>, index: usize, maps: &DeviceMaps<'_>) -> Result<()> {
         decoder.enqueue_block(index, maps)
     }
 }
@@ -88,7 +84,7 @@ impl BlockBuffers {
 
 impl CudaDecoder<f16> {
     /// Queues a block as one launch; the last gives the results.
-    fn enqueue_block(&mut self, index: usize, maps: &DeviceFeatureMaps) -> Result<()> {
+    fn enqueue_block(&mut self, index: usize, maps: &DeviceMaps<'_>) -> Result<()> {
         let facts = self.network.facts();
         let (num_queries, channels) = (facts.num_queries, facts.num_channels);
         let Self { stream, blocks, classes, start, rows, whole_blocks, references, .. } = self;

@@ -5,7 +5,7 @@ use det_post_ops::device::cuda::{In, Out};
 use det_post_ops::view::attention::cuda::{AttentionArgs, score_scale, value_stride};
 use det_post_ops::view::layer_norm::EPSILON;
 use det_post_ops::view::linear::cuda::{JobArgs, PartArgs};
-use det_post_ops::view::sample::cuda::{DeviceFeatureMaps, ReferenceArgs};
+use det_post_ops::view::sample::cuda::{DeviceMaps, ReferenceArgs};
 use det_post_types::Result;
 
 impl<T: Activation> CudaDecoder<T> {
@@ -109,11 +109,7 @@ impl<T: Activation> CudaDecoder<T> {
     }
 
     /// View sampling, and the second layer of the position encoder.
-    pub(super) fn enqueue_sampling(
-        &mut self,
-        index: usize,
-        maps: &DeviceFeatureMaps,
-    ) -> Result<()> {
+    pub(super) fn enqueue_sampling(&mut self, index: usize, maps: &DeviceMaps<'_>) -> Result<()> {
         let facts = self.network.facts();
         let num_queries = facts.num_queries;
         let extent = std::array::from_fn(|axis| facts.range.max[axis] - facts.range.min[axis]);

@@ -16,7 +16,7 @@ use det_post_ops::view::attention::cuda::{AttentionElement, AttentionKernel, val
 use det_post_ops::view::linear::cuda::{DeviceRows, LinearKernels, padded};
 use det_post_ops::view::sample::Projection;
 use det_post_ops::view::sample::cuda::{
-    DeviceFeatureMaps, MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, ReferenceSampling, SampleElement,
+    DeviceMaps, MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, ReferenceSampling, SampleElement,
 };
 use det_post_types::{Error, ErrorKind, QueryBox, Result};
 
@@ -31,11 +31,7 @@ pub trait WholeBlocks: Sized {
 
     /// Queues a block; the last gives the results.
     #[doc(hidden)]
-    fn enqueue(
-        decoder: &mut CudaDecoder<Self>,
-        index: usize,
-        maps: &DeviceFeatureMaps,
-    ) -> Result<()>
+    fn enqueue(decoder: &mut CudaDecoder<Self>, index: usize, maps: &DeviceMaps<'_>) -> Result<()>
     where
         Self: Activation;
 }
@@ -251,7 +247,7 @@ impl<T: Activation> CudaDecoder<T> {
     ///
     /// # Errors
     /// As [`Self::enqueue`]; `Device` when the recording fails.
-    pub fn record(&mut self, maps: &DeviceFeatureMaps) -> Result<Graph> {
+    pub fn record<'m>(&mut self, maps: impl Into<DeviceMaps<'m>>) -> Result<Graph> {
         let stream = self.stream.clone();
         Graph::capture(&stream, || self.enqueue(maps))
     }
@@ -261,7 +257,8 @@ impl<T: Activation> CudaDecoder<T> {
     /// # Errors
     /// `Argument` when the maps are not of the network's views, levels and channels, or no
     /// kernel reads their texels; `Device` when a launch fails.
-    pub fn enqueue(&mut self, maps: &DeviceFeatureMaps) -> Result<()> {
+    pub fn enqueue<'m>(&mut self, maps: impl Into<DeviceMaps<'m>>) -> Result<()> {
+        let maps = &maps.into();
         let facts = self.network.facts();
         let expected = [facts.num_views, facts.num_levels, facts.num_channels];
         if maps.sizes() != expected {

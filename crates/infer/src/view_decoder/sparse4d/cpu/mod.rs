@@ -9,7 +9,7 @@ use super::{AnchorMemory, Network};
 use det_post_ops::view::attention::Workspace as AttentionWorkspace;
 use det_post_ops::view::layer_stack::Workspace as Layers;
 use det_post_ops::view::rows::{Part, Rows, RowsMut};
-use det_post_ops::view::sample::{FeatureMaps, Projection, Workspace as SamplingWorkspace};
+use det_post_ops::view::sample::{MapsView, Projection, Workspace as SamplingWorkspace};
 use det_post_types::{Motion, QueryBox, Result};
 
 /// A Sparse4D decoder on the CPU, in f32, with its memory.
@@ -128,19 +128,19 @@ impl CpuDecoder {
     /// # Errors
     /// `Argument` when the maps are not of the network's views, channels and levels; the
     /// memory is then forgotten.
-    pub fn run(
+    pub fn run<'m>(
         &mut self,
-        maps: &FeatureMaps,
+        maps: impl Into<MapsView<'m>>,
         motion: Option<&Motion>,
     ) -> Result<DecodedQueries<'_>> {
-        let result = self.run_blocks(maps, motion);
+        let result = self.run_blocks(&maps.into(), motion);
         if result.is_err() {
             self.forget();
         }
         result.map(|()| self.decoded())
     }
 
-    fn run_blocks(&mut self, maps: &FeatureMaps, motion: Option<&Motion>) -> Result<()> {
+    fn run_blocks(&mut self, maps: &MapsView<'_>, motion: Option<&Motion>) -> Result<()> {
         self.begin(motion)?;
         let num_blocks = self.network.blocks().len();
         let num_single = self.network.facts().num_single_frame_blocks;

@@ -10,7 +10,7 @@ use det_post_ops::view::layer_stack::Workspace as Layers;
 use det_post_ops::view::linear::{LinearLayer, linear};
 use det_post_ops::view::refine::{key_points, refine_anchors};
 use det_post_ops::view::rows::{Part, Rows, RowsMut};
-use det_post_ops::view::sample::{FeatureMaps, ViewSampling, Weighting, view_sample};
+use det_post_ops::view::sample::{MapsView, ViewSampling, Weighting, view_sample};
 use det_post_types::Result;
 
 impl CpuDecoder {
@@ -94,7 +94,7 @@ impl CpuDecoder {
     ///
     /// # Errors
     /// `Argument` when the maps are not of the network's views, channels and levels.
-    pub fn sample_views(&mut self, block: usize, maps: &FeatureMaps) -> Result<()> {
+    pub fn sample_views<'m>(&mut self, block: usize, maps: impl Into<MapsView<'m>>) -> Result<()> {
         let facts = self.network.facts();
         let layers = &self.network.blocks()[block].views;
         let channels = facts.num_channels;
@@ -124,7 +124,7 @@ impl CpuDecoder {
                 num_groups: facts.num_groups,
             },
         };
-        view_sample(maps, &sampling, &mut buffers.sampling, &mut buffers.gathered)?;
+        view_sample(&maps.into(), &sampling, &mut buffers.sampling, &mut buffers.gathered)?;
         let gathered = [Part::Of(Rows::new(&buffers.gathered, channels))];
         let out = RowsMut::new(&mut buffers.wide, 2 * channels).columns(0..channels);
         linear(&gathered, &layers.output, &[], rows, out)?;

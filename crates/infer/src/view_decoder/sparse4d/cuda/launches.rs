@@ -9,7 +9,7 @@ use det_post_ops::view::attention::cuda::{
 };
 use det_post_ops::view::layer_stack::cuda::{MAX_JOBS, StackArgs};
 use det_post_ops::view::linear::cuda::{DeviceRows, JobArgs, LinearKernels, PartArgs};
-use det_post_ops::view::sample::cuda::{DeviceFeatureMaps, PointsArgs};
+use det_post_ops::view::sample::cuda::{DeviceMaps, PointsArgs};
 use det_post_ops::view::top_rows::cuda::TopRowsArgs;
 use det_post_types::{CachedYaw, Result, Sparse4d};
 
@@ -102,7 +102,7 @@ impl<T: Activation> CudaDecoder<T> {
     pub(super) fn enqueue_points(
         &mut self,
         index: usize,
-        maps: &DeviceFeatureMaps,
+        maps: &DeviceMaps<'_>,
         uses_memory: bool,
     ) -> Result<()> {
         let facts = self.network.facts();

@@ -23,7 +23,7 @@ use det_post_ops::view::layer_stack::cuda::StackKernel;
 use det_post_ops::view::linear::cuda::{DeviceRows, LinearKernels, padded};
 use det_post_ops::view::sample::Projection;
 use det_post_ops::view::sample::cuda::{
-    DeviceFeatureMaps, MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, PointSampling,
+    DeviceMaps, MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, PointSampling,
 };
 use det_post_ops::view::top_rows::cuda::{MAX_ROWS, TopRows};
 use det_post_types::{Error, ErrorKind, Motion, QueryBox, Result, Sparse4d};
@@ -206,7 +206,12 @@ impl<T: Activation> CudaDecoder<T> {
     /// # Errors
     /// `Argument` when the maps are not of the network's views, levels and channels, or no
     /// kernel reads their texels; `Device` when a launch fails.
-    pub fn enqueue(&mut self, maps: &DeviceFeatureMaps, uses_memory: bool) -> Result<()> {
+    pub fn enqueue<'m>(
+        &mut self,
+        maps: impl Into<DeviceMaps<'m>>,
+        uses_memory: bool,
+    ) -> Result<()> {
+        let maps = &maps.into();
         let facts = self.network.facts();
         let expected = [facts.num_views, facts.num_levels, facts.num_channels];
         if maps.sizes() != expected {

@@ -49,6 +49,7 @@ macro_rules! plain {
 
 plain! {
     u8: "a number",
+    i8: "a number",
     u32: "a number",
     u64: "a number",
     i32: "a number",
