@@ -72,8 +72,7 @@ pub(super) fn engine_or_external(p: &mut Reader<'_>) -> EngineOptions {
         "auto",
         "Engine of the network. `auto`: on a GPU `cuda` where it covers the network; else ONNX \
          Runtime when its library is found, else rten. `external`: none; the input is a topic of \
-         isaac_ros_tensor_list_interfaces/TensorList with the head's `output_names`, decoded on \
-         the CPU.",
+         isaac_ros_tensor_list_interfaces/TensorList with the head's `output_names`.",
     );
     options(p, kind.unwrap_or(EngineKind::Auto))
 }

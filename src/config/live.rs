@@ -114,7 +114,7 @@ impl LiveConfig {
                 Fixed,
                 topic(),
                 "none",
-                "Name of a service (std_srvs/SetBool) that sets `enabled`, as in yolo_ros.",
+                "Name of a service (std_srvs/SetBool) that sets `enabled`.",
             ),
             processing_time: processing_time(p),
             voxel_status: match transforms {
@@ -186,8 +186,7 @@ fn frames_in_flight(p: &mut Reader<'_>) -> usize {
         integer(1..=2),
         1,
         "Live frames in progress at once. With 2, a camera or a pillar network on a GPU uploads \
-         a frame while the network runs: more frames per second, each later. Other channels \
-         process one.",
+         a frame while the network runs: more frames per second, each later.",
     )
 }
 

@@ -45,8 +45,7 @@ pub(super) fn nms_2d(p: &mut Reader<'_>, layout: &YoloLayout) -> Nms2d {
             },
         ),
         "Suppression. `iou`: greedy. `fast`: suppressed boxes suppress, too. `soft_*`: scores \
-         decay with the overlap. `rotated`: greedy, by the exact IoU; rotated boxes take only it \
-         or `none`.",
+         decay with the overlap. `rotated`: greedy, by the exact IoU.",
     );
     let is_rotated = kind == Kind2d::Rotated;
     if is_rotated != layout.has_rotated_boxes() && kind != Kind2d::None {

@@ -93,8 +93,7 @@ fn label_images(p: &mut Reader<'_>, facts: &Facts) -> bool {
         false,
         "Whether masks are published as images of the input's size: `OUTPUT/instances` (mono16, \
          the detection's position in its message from 1) and `OUTPUT/classes` (mono8, class from \
-         1, 255 beyond 254), 0 outside of masks; live while there is a subscriber, and by \
-         `replay`.",
+         1, 255 beyond 254), 0 outside of masks.",
     );
     let has_masks = matches!(facts, Facts::Camera(facts) if facts.layout.has_masks());
     if is_wanted && !has_masks {

@@ -269,9 +269,9 @@ fn decoder(p: &mut Reader<'_>, kind: &SurroundKind) -> SurroundDecoder {
                 Fixed,
                 list(above(0.0, 1e6), OneOrMore),
                 "feature maps of floats",
-                "Values of 1 of int8 feature maps, one per level, finest first: floats of the backbone become \
-                 int8 by them (`det_post calibrate` finds them), and int8 maps whose file states no scale are \
-                 read by them. On a GPU only with `f16`.",
+                "Values of 1 of int8 feature maps, one per level, finest first (`det_post calibrate`): floats \
+                 become int8 by them, and int8 maps without a scale in the file are read by them. On a \
+                 GPU only with `f16`.",
             );
             let num_levels = facts.level_strides.len() + usize::from(facts.extra_level);
             if let Some(scales) = map_scales.as_ref().filter(|scales| scales.len() != num_levels) {

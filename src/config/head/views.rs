@@ -56,7 +56,7 @@ impl ViewFacts {
             Fixed,
             one_of(LAYOUTS),
             "planar",
-            "Order of feature maps: [cameras, channels, rows, columns], channels last, or in blocks \
+            "Order of feature maps: [cameras, channels, rows, columns], channels last, or \
              [cameras, channels / 32, rows, columns, 32] (TensorRT's `kCHW32`).",
         );
         let level_strides = p.required(
