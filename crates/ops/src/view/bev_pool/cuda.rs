@@ -229,6 +229,7 @@ impl Workspace {
             (false, DeviceValues::F16(map)) => launch.enqueue(&kernels.f32_to_f16, inputs, map),
             (true, DeviceValues::F32(map)) => launch.enqueue(&kernels.f16_to_f32, inputs, map),
             (true, DeviceValues::F16(map)) => launch.enqueue(&kernels.f16, inputs, map),
+            (_, DeviceValues::I8(_)) => Err(error("the map is i8: f32 or f16 is required".into())),
         }
     }
 }
