@@ -127,7 +127,7 @@ fn every_shipped_head_makes_a_channel_that_survives_its_own_yaml() {
             }
             ChannelKind::Camera(camera) => {
                 let num_classes = match head {
-                    "demo_camera" => 5,
+                    "demo_camera" | "demo_camera_seg" => 5,
                     "yolo_obb" => 15,
                     "rfdetr" => 91,
                     _ => 80,
