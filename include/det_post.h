@@ -1421,10 +1421,11 @@ det_post_status det_post_view_decoder_set_stream(det_post_view_decoder decoder, 
  * missing. */
 det_post_status det_post_view_decoder_set_cameras(det_post_view_decoder decoder, const det_post_view_camera *cameras, size_t num_cameras);
 
-/** Decodes a frame: the outputs of the backbone in its order, float32 or float16, `[cameras, C, H, W]` or in
- * the head's `feature_layout`, in the memory of the decoder's device. `motion` is `NULL` for a first frame,
- * which begins with an empty memory; a frame that fails empties it, too. The result is valid until the
- * next call of this function. */
+/** Decodes a frame: the outputs of the backbone in its order, float32, float16 or, with the configuration's
+ * `decoder.map_scales`, int8; `[cameras, C, H, W]` or in the head's `feature_layout`, in the memory of the
+ * decoder's device. Maps channels last or in blocks of 32 channels are read where they are. `motion` is
+ * `NULL` for a first frame, which begins with an empty memory; a frame that fails empties it, too. The
+ * result is valid until the next call of this function. */
 det_post_status det_post_view_decoder_run(det_post_view_decoder decoder, const det_post_tensor *maps, size_t num_maps, const det_post_view_motion *motion, const det_post_queries **queries);
 
 /** A copy of the memory of the last frame in host memory, without parts where there is none. Valid until the

@@ -239,9 +239,9 @@ pub extern "C" fn det_post_view_decoder_set_cameras(
 
 /// Decodes a frame: the outputs of the backbone in its order, float32, float16 or, with the configuration's
 /// `decoder.map_scales`, int8; `[cameras, C, H, W]` or in the head's `feature_layout`, in the memory of the
-/// decoder's device. Maps channels last or in blocks of 32 channels are read where they are. `motion` is `NULL` for a first frame,
-/// which begins with an empty memory; a frame that fails empties it, too. The result is valid until the
-/// next call of this function.
+/// decoder's device. Maps channels last or in blocks of 32 channels are read where they are. `motion` is
+/// `NULL` for a first frame, which begins with an empty memory; a frame that fails empties it, too. The
+/// result is valid until the next call of this function.
 #[unsafe(no_mangle)]
 pub extern "C" fn det_post_view_decoder_run(
     decoder: ViewDecoder,
