@@ -6,8 +6,8 @@
 Six maps of 88x32, 118 depths, 80 channels to 360x360 cells: microseconds from depth and features in place to the
 map on the GPU, medians of the wall time. PyTorch multiplies depth and feature of every point, keeps the points in
 cells, adds them to their cells (`index_add`, channels last) and transposes the map; which points are in which
-cells is known before, as in det_post. Without --program, `cargo build --release` makes det_post. Modes are those of
-`frame_of` in torch_frames.py. Needs PyTorch and a GPU, and is skipped without. Exit status 1 when the ratio
+cells is known before, as in det_post. Without --program, `cargo build --release` makes det_post. Modes as
+`frame_of` in torch_frames.py has them. Needs PyTorch and a GPU, and is skipped without. Exit status 1 when the ratio
 is below 3.
 """
 

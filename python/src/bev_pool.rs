@@ -23,9 +23,9 @@ type Matrices = Vec<Vec<Vec<f64>>>;
 ///
 /// intrinsics: [N, 3, 3] or [N, 4, 4], of the images that the cameras give, rectified.
 /// lidar_from_camera: [N, 4, 4] (camera2lidar), from the camera (z ahead) to the frame of the grid. image_size:
-/// width and height of the network's image; feature_size: those of a feature map. dbound: depths,
+/// width and height of the network's image; feature_size: of a feature map. dbound: depths,
 /// (first, end, step); xbound, ybound, zbound: cells, (min, max, size), in metres. image_augmentation:
-/// [N, 4, 4] (img_aug_matrix) or [N, 2, 3], from pixels of the images to those of the network's;
+/// [N, 4, 4] (img_aug_matrix) or [N, 2, 3], from pixels of the images to the network's;
 /// lidar_augmentation: [4, 4] (lidar_aug_matrix). rows: x, as LSS and BEVFusion have their maps, or y, as
 /// BEVDet. Cells are truncated toward zero, as published: the lowest also has the points up to one
 /// cell below the grid.

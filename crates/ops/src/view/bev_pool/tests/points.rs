@@ -38,7 +38,7 @@ fn a_point_is_where_its_ray_and_depth_put_it() {
 fn augmentations_of_image_and_grid_are_undone_and_done() {
     let plain = [ahead(Size::new(64, 32), [0.1, 0.2, 1.0])];
     let expected = PoolTable::new(&geometry(&plain)).unwrap();
-    // A camera image of twice the size, cut by 10 and 6 pixels: the intrinsics are those of it.
+    // A camera image of twice the size, cut by 10 and 6 pixels: its intrinsics.
     let mut resized = plain;
     resized[0].intrinsics = [[64.0, 0.0, 83.0], [0.0, 64.0, 43.0], [0.0, 0.0, 1.0]];
     resized[0].network_from_image = [[0.5, 0.0, -10.0], [0.0, 0.5, -6.0]];
