@@ -151,13 +151,13 @@ mod tests {
 
     #[test]
     fn masks_are_below_boxes_and_mixed_with_the_image() {
-        let size = Size::new(40, 30);
-        let grey = vec![100; 40 * 30 * 3];
-        let image = ImageView::new(size, 3 * 40, Encoding::Rgb8, false, &grey).unwrap();
-        let bbox = Box2d { x1: 2.0, y1: 2.0, x2: 30.0, y2: 28.0 };
+        let size = Size::new(200, 200);
+        let grey = vec![100; 200 * 200 * 3];
+        let image = ImageView::new(size, 3 * 200, Encoding::Rgb8, false, &grey).unwrap();
+        let bbox = Box2d { x1: 50.0, y1: 50.0, x2: 150.0, y2: 150.0 };
         let detection = Detection2d { bbox: ImageBox::from(bbox), score: 0.9, class: 1 };
-        // Two columns from the row 5 on; the second detection has no mask.
-        let runs = vec![30 * 20 + 5, 25, 5, 25, 30 * 18];
+        // Rows 90 to 109 of two columns; the second detection has no mask.
+        let runs = vec![100 * 200 + 90, 20, 180, 20, 98 * 200 + 90];
         let masks = [Some(Rle::new(size, runs).unwrap())];
         let payload = ImagePayload::Raw(image);
         let found = [detection, detection];
@@ -168,10 +168,10 @@ mod tests {
             [0, 1, 2].map(|channel| canvas.pixels()[at + channel])
         };
         let mixed = class_rgb(1).map(|value| 100_u8.midpoint(value));
-        assert_eq!([rgb(&with, 20, 25), rgb(&with, 21, 25)], [mixed; 2]);
-        assert_eq!(rgb(&without, 20, 25), [100; 3]);
-        assert_eq!([rgb(&with, 19, 25), rgb(&with, 22, 25)], [[100; 3]; 2]);
+        assert_eq!([rgb(&with, 100, 95), rgb(&with, 101, 109)], [mixed; 2]);
+        assert_eq!([rgb(&with, 99, 95), rgb(&with, 102, 95)], [[100; 3]; 2]);
+        assert_eq!([rgb(&with, 100, 89), rgb(&without, 100, 95)], [[100; 3]; 2]);
         // The border of the box.
-        assert_eq!(rgb(&with, 20, 2), rgb(&without, 20, 2));
+        assert_eq!(rgb(&with, 100, 50), class_rgb(1));
     }
 }
