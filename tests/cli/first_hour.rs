@@ -210,8 +210,11 @@ fn mistakes_name_their_cure() {
     let of_images =
         ["camera.head: `second_kitti` is for point clouds", "fits demo_camera", "yolov8"];
     typed(&format!("check {CAMERA} -p camera.head:=second_kitti"), 2, &of_images);
-    let by_sensor =
-        ["did you mean `demo_camera`?", "of images demo_camera, dfine", "of point clouds"];
+    let by_sensor = [
+        "did you mean `demo_camera`?",
+        "of images demo_camera, demo_camera_seg, dfine",
+        "of point clouds",
+    ];
     typed(&format!("check {CAMERA} -p camera.head:=centerpoint_x"), 2, &by_sensor);
     let yolo11 = format!("check {CAMERA} -p camera.head:=yolo11");
     typed(&yolo11, 2, &["camera.head: found \"yolo11\"", "did you mean `yolov8`?"]);
