@@ -28,6 +28,10 @@ fn channel_tables(kinds: &[Kind]) -> Vec<Table> {
             "lidar channels, pillars and voxels",
             &|kind| matches!(kind, Kind::Lidar(encoder) if encoder != EncoderKind::None),
         ),
+        table(
+            "lidar channels, voxels and none",
+            &|kind| matches!(kind, Kind::Lidar(encoder) if encoder != EncoderKind::Pillars),
+        ),
         table("surround channels", &is_surround),
         table("surround channels, detr3d and sparse4d", &|kind| {
             matches!(kind, Kind::Surround(ViewKind::Views(_)))
