@@ -21,7 +21,7 @@ struct Constant {
 }
 
 impl Constant {
-    fn new(layout: MapLayout, element: ElementType) -> Box<dyn Engine> {
+    fn boxed(layout: MapLayout, element: ElementType) -> Box<dyn Engine> {
         let c = INT8_CHANNELS;
         let shape = match layout {
             MapLayout::Planar => vec![6, c, 6, 12],
@@ -92,7 +92,7 @@ fn a_frame_with_int8_maps_has_no_kernel_before_the_decoder() {
                 weights.display()
             ));
             let stream = device.stream().unwrap();
-            let engine = Constant::new(layout, element);
+            let engine = Constant::boxed(layout, element);
             let engine = DeviceEngine::on_host(engine, &stream, fixed_shape).unwrap();
             let family = ViewFamily::of(&config).unwrap();
             let stated = [Some(INT8_SCALE)];
