@@ -55,6 +55,7 @@ pub(super) trait Decoder<Backbone: ?Sized>: Send {
     -> Result<()>;
 
     /// The kernels of a frame without memory behind the backbone, in order, on a GPU: for tests.
+    #[cfg(feature = "cuda")]
     fn kernels(&self) -> Vec<&'static str> {
         Vec::new()
     }
