@@ -14,7 +14,7 @@
 //! the points that a full voxel keeps differ from run to run.
 //!
 //! A file with sparse convolutions, as Autoware exports BEVFusion, is a detector of
-//! [`voxels`](super::voxels): its encoder runs as layers of our own, and an engine runs the network behind the map,
+//! [`voxels`]: its encoder runs as layers of our own, and an engine runs the network behind the map,
 //! on the GPU where it can. Any number of voxels will do then. On a GPU a network without them runs on the CPU,
 //! between kernels: the memory of networks on a GPU has one shape for every frame, and holds floats.
 //!
