@@ -62,7 +62,7 @@ pub(super) struct Outputs<'a> {
 
 impl Outputs<'_> {
     fn shapes(&self) -> Result<Vec<Vec<usize>>> {
-        let shapes = self.tensors.iter().map(|tensor| tensor.on_device(self.call));
+        let shapes = self.tensors.iter().map(|tensor| tensor.floats_on_device(self.call));
         shapes.map(|found| found.map(|(_, shape, _)| shape.to_vec())).collect()
     }
 

@@ -92,6 +92,21 @@ impl Bytes {
 }
 
 impl Tensor {
+    /// As [`Self::on_device`], of floats.
+    pub(super) fn floats_on_device<'call>(
+        &self,
+        call: &'call Call,
+    ) -> Checked<(ElementType, &'call [usize], u64)> {
+        match self.on_device(call)? {
+            (ElementType::I8, ..) => Err(Error::new(
+                ErrorKind::Argument,
+                "decode",
+                "tensor.element on a GPU must be 9 or 11, found 1",
+            )),
+            floats => Ok(floats),
+        }
+    }
+
     /// Type, shape and address of floats or int8 in the memory of a GPU.
     pub(super) fn on_device<'call>(
         &self,
@@ -106,7 +121,7 @@ impl Tensor {
             FLOAT16 => (ElementType::F16, 2),
             other => {
                 let message = format!(
-                    "tensor.element on a GPU must be 9, 11 or, of feature maps, 1; found {other}"
+                    "tensor.element on a GPU must be 9 or 11 (of feature maps also 1), found {other}"
                 );
                 return Err(refuse(message));
             }
