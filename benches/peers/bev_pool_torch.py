@@ -12,29 +12,16 @@ is below 3.
 """
 
 import argparse
-import json
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from masks_torch import median_us
-from views_torch import build
+from views_torch import build, det_post_us
 
 NUM, DEPTHS, CHANNELS = 6, 118, 80
 IMAGE, MAP = (704, 256), (88, 32)
 SIDE, CELL, RANGE = 360, 0.3, 54.0
 RATIO = 3.0
-
-
-def det_post_us(program):
-    """Medians by element."""
-    with tempfile.TemporaryDirectory() as folder:
-        figures = Path(folder) / "figures.json"
-        command = [program, "bench", "--device", "cuda:0", "--json", figures, "bev_pool"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        rows = json.loads(figures.read_text())["rows"]
-    return {row["case"].split()[-1]: row["wall_us"]["p50"] for row in rows}
 
 
 def cells(torch):
@@ -79,7 +66,8 @@ def main():
     if not torch.cuda.is_available():
         print("skipped: needs a GPU")
         return 0
-    ours, holds = det_post_us(args.program or build()), True
+    ours = det_post_us(args.program or build(), "bev_pool")
+    ours, holds = {case.split()[-1]: us for case, us in ours.items()}, True
     kept, of_points = (value.cuda() for value in cells(torch))
     print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name()}; {len(kept)} points in cells; us, medians")
     print(f"{'':<24}{'det_post':>10}{''.join(f'{mode:>10}' for mode in args.modes)}{'ratio':>8}")

@@ -17,25 +17,11 @@ import sys
 import time
 from pathlib import Path
 
-from views_torch import build
+from views_torch import build, det_post_us
 
 SOURCE = (1080, 1920)
 NUM, MAP, PROTOTYPES = 100, 160, 32
 COLUMNS = 13
-
-
-def det_post_us(program):
-    """Medians by the name of the case."""
-    import json
-    import subprocess
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        figures = Path(folder) / "figures.json"
-        command = [program, "bench", "--device", "cuda:0", "--json", figures, "mask"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        rows = json.loads(figures.read_text())["rows"]
-    return {row["case"].removeprefix("mask: "): row["wall_us"]["p50"] for row in rows}
 
 
 def boxes(torch):
@@ -97,7 +83,7 @@ def main():
     if not torch.cuda.is_available():
         print("skipped: needs a GPU")
         return 0
-    ours, holds = det_post_us(args.program or build()), True
+    ours, holds = det_post_us(args.program or build(), "mask"), True
     print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name()}; us over the boxes, medians")
     print(f"{'':<48}{'det_post':>10}{''.join(f'{mode:>10}' for mode in args.modes)}{'ratio':>8}")
     generator = torch.Generator().manual_seed(6)

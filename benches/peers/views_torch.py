@@ -27,14 +27,14 @@ def build():
     return next(filter(None, programs))
 
 
-def det_post_us(program, family):
-    """Medians by the name of the case."""
+def det_post_us(program, part):
+    """Medians of the wall time by the name of the case, without the first word of `part`."""
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder) / "figures.json"
-        command = [program, "bench", "--device", "cuda:0", "--json", figures, f"views {family}"]
+        command = [program, "bench", "--device", "cuda:0", "--json", figures, part]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         rows = json.loads(figures.read_text())["rows"]
-    return {row["case"].removeprefix("views "): row["wall_us"]["p50"] for row in rows}
+    return {row["case"].removeprefix(part.split()[0]).lstrip(": "): row["wall_us"]["p50"] for row in rows}
 
 
 def peer_us(make_decoder, element, mode):
@@ -88,7 +88,7 @@ def main():
             for element in ELEMENTS
             if args.part in f"{name}, 6 cameras {element}"
         ]
-        ours = det_post_us(program, family) if rows else {}
+        ours = det_post_us(program, f"views {family}") if rows else {}
         for name, decoder, element in rows:
             holds &= measure(name, decoder, element, args.modes, ours)
         for case in ours:

@@ -61,7 +61,7 @@ fn check(file: &SparseFile, facts: &LidarFacts) -> std::result::Result<(), Strin
     Ok(())
 }
 
-/// The map of an encoder in a file of its own is decoded as rows along y and columns along x.
+/// The map of an encoder in a separate file is decoded as rows along y and columns along x.
 fn check_map(network: &SparseNetwork) -> std::result::Result<(), String> {
     let places = network.axes.of_zyx();
     if network.map.axes.map(|axis| places[axis]) == [0, 1, 2] {
