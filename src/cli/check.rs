@@ -13,7 +13,7 @@ use crate::config::{
 };
 use crate::detectors::image2d::describe_cut;
 use crate::detectors::voxels;
-use det_post_infer::dense::{Network, Precision, Precisions, Table};
+use det_post_infer::dense::{Network, PlanOptions, Precision, Table};
 use det_post_infer::efficient_nms::EfficientNms;
 use det_post_infer::metadata::Metadata;
 use det_post_infer::sparse::{self, Plan};
@@ -343,8 +343,8 @@ fn steps_of(path: &Path, input_shape: &[usize], keep_f32: &[String]) -> Result<S
             },
         )
     };
-    let precisions = Precisions { others: Precision::F16, keep_f32 };
-    let network = Network::of_file(path, precisions, &shape_of).map_err(|error| {
+    let options = PlanOptions { precision: Precision::F16, keep_f32, ..PlanOptions::default() };
+    let network = Network::of_file(path, options, &shape_of).map_err(|error| {
         let message = format!("{}: {}", path.display(), error.message());
         Error::new(error.kind(), error.stage(), message)
     })?;

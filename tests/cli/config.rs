@@ -261,6 +261,7 @@ fn a_channel_says_where_and_how_it_runs() {
         tf32: false,
         fp16: true,
         keep_f32: Vec::new(),
+        channels_last_inputs: false,
         cache_folder: Some("/var/cache/det_post".into()),
     };
     assert_eq!(camera.engine.gpu, gpu);

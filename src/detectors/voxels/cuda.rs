@@ -55,7 +55,7 @@ pub struct DeviceVoxelMap {
 
 impl DeviceVoxelMap {
     fn new(config: &LidarConfig, plan: Plan, ends: EncoderIo<'_>) -> Result<Self> {
-        let EncoderIo { points, map, counters } = ends;
+        let EncoderIo { points, map, counters, .. } = ends;
         let params = voxelize_params(config);
         let stream = points.stream();
         let mut voxels = DeviceVoxels::new(stream, &params, points.capacity())?;

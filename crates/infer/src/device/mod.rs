@@ -37,7 +37,8 @@ pub use staged::{StagedOutput, may_vary};
 use super::{Engine, STAGE};
 use det_post_ops::device::cuda::{DeviceTensor, Stream};
 use det_post_types::{
-    Dim, EngineOptions, Error, ErrorKind, Provider, Result, Tensor, TensorSpec, TensorView, Usage,
+    Dim, EngineOptions, Error, ErrorKind, MapLayout, Provider, Result, Tensor, TensorSpec,
+    TensorView, Usage,
 };
 
 /// A loaded network with its inputs and outputs in the memory of a stream.
@@ -266,8 +267,15 @@ impl DeviceEngine {
         &self.network().output_specs
     }
 
+    /// The layout of the input at a position. With [`MapLayout::ChannelsLast`], which only
+    /// [`GpuEngineOptions::channels_last_inputs`](det_post_types::GpuEngineOptions::channels_last_inputs) allows, the
+    /// tensor of an input `[N, C, H, W]` is `[N, H, W, C]` of the elements that the network computes with.
+    pub fn input_layout(&self, index: usize) -> MapLayout {
+        self.runner.input_layout(index)
+    }
+
     /// The input at a position of [`DeviceEngine::inputs`], to be written by kernels of
-    /// the engine's stream. Shape and address never change.
+    /// the engine's stream, in its [layout](Self::input_layout). Shape and address never change.
     ///
     /// # Errors
     /// `Inference` when there is no such input.

@@ -26,7 +26,8 @@ use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, InPlaceUploads, Str
 use det_post_ops::device::{Device, PayloadMemory};
 use det_post_ops::shared::DeviceCounters;
 use det_post_types::{
-    Detection3d, Detections, EngineOptions, Error, ErrorKind, FrameReport, Result, Stage, Transfer,
+    Detection3d, Detections, EngineOptions, Error, ErrorKind, FrameReport, MapLayout, Result,
+    Stage, Transfer,
 };
 
 /// The timed stages before the encoder, and those after it, in order.
@@ -72,6 +73,9 @@ pub struct EncoderIo<'a> {
     pub points: &'a DevicePoints,
     /// The network's input.
     pub map: &'a mut DeviceTensor,
+    /// Its layout: planar, unless the encoder loaded the network with
+    /// [`channels_last_inputs`](det_post_types::GpuEngineOptions::channels_last_inputs).
+    pub layout: MapLayout,
     /// Counters of what the frame drops.
     pub counters: &'a mut DeviceCounters,
 }
@@ -139,7 +143,8 @@ impl<E: DeviceMapEncoder> CudaDetector<E> {
     ) -> Result<Self> {
         let head = LidarHead::new(config, map_dims, engine.inputs(), engine.outputs())?;
         Self::with_head(config, stream, head, engine, |points, engine, counters| {
-            build(EncoderIo { points, map: engine.input(0)?, counters })
+            let layout = engine.input_layout(0);
+            build(EncoderIo { points, map: engine.input(0)?, layout, counters })
         })
     }
 
