@@ -208,13 +208,20 @@ impl Graph {
         })
     }
 
-    /// Topics of a type that have a publisher, in order.
+    /// Topics of a type that other nodes publish, in order.
     pub(super) fn published_topics(&self, type_name: &str) -> Result<Vec<String>> {
         let topics = self.node.get_topic_names_and_types();
         let topics = topics.map_err(|cause| error("cannot list the topics").with_source(cause))?;
+        let own = (self.node.namespace(), self.node.name());
+        let is_of_another = |publisher: &r2r::TopicEndpointInfo| match &own {
+            (Ok(namespace), Ok(name)) => {
+                publisher.node_namespace != *namespace || publisher.node_name != *name
+            }
+            _ => true,
+        };
         let is_published = |topic: &String| {
             let publishers = self.node.get_publishers_info_by_topic(topic, false);
-            publishers.is_ok_and(|publishers| !publishers.is_empty())
+            publishers.is_ok_and(|publishers| publishers.iter().any(is_of_another))
         };
         let of_type =
             topics.into_iter().filter(|(_, types)| types.iter().any(|of| of == type_name));
