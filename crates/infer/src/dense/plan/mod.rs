@@ -17,6 +17,9 @@ pub use steps::{Cost, Job, Kind, Step};
 use super::graph::Graph;
 use elements::Elements;
 
+/// Channels of a pixel are a multiple of so many: 16 bytes of f16.
+const ALIGNMENT: usize = 8;
+
 /// The elements of features and weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
@@ -112,7 +115,7 @@ impl Plan {
     /// # Errors
     /// `Model` for the first node that no operation computes.
     pub(super) fn new(graph: &mut Graph, precision: Precision, ends: &Ends) -> Result<Self> {
-        let elements = Elements::of(graph, precision == Precision::F16);
+        let elements = Elements::of(graph, precision == Precision::F16, ends.channels_last_inputs);
         let mut placed = place::place(graph, &elements, ends);
         let input_layouts = std::mem::take(&mut placed.input_layouts);
         let (steps, mut buffers) = emit::emit(graph, placed, &elements)?;

@@ -6,11 +6,8 @@ use det_post_ops::dense::{Region, Window};
 use super::super::graph::{Element, Graph, Id, Node, Operation, View};
 use super::super::passes::{Uses, inverse};
 use super::elements::Elements;
-use super::{Buffer, Ends, Role};
+use super::{ALIGNMENT, Buffer, Ends, Role};
 use det_post_types::{ElementType, MapLayout};
-
-/// Channels of a pixel are a multiple of so many: 16 bytes of f16.
-const ALIGNMENT: usize = 8;
 
 /// Where values are.
 pub(super) struct Placed {
