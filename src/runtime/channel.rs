@@ -171,9 +171,9 @@ impl Channel {
         self.supervisor.detector().map(Detector::payload_memory).unwrap_or_default()
     }
 
-    /// Whether its detector uses the pose of a sensor or of its target frame.
+    /// Whether its detector uses the pose or the motion of a sensor, or the pose of its target frame.
     pub fn wants_transforms(&self) -> bool {
-        self.needs.iter().any(|needs| needs.pose_in.is_some())
+        self.needs.iter().any(|needs| needs.pose_in.is_some() || needs.motion.is_some())
             || self.target.as_ref().is_some_and(|target| target.pose_in.is_some())
     }
 

@@ -13,7 +13,7 @@ use det_post_ops::decode::anchor::{AnchorOutputs, decode_anchor};
 use det_post_ops::decode::center::{CenterTask, decode_center};
 use det_post_ops::decode::proposals::{ProposalOutputs, decode_proposals};
 use det_post_types::{
-    AnchorDecode, Candidates, CenterDecode, Dim, ElementType, Error, ErrorKind, Object3d,
+    AnchorDecode, Candidates, CenterDecode, Dim, ElementType, Error, ErrorKind, Grid, Object3d,
     ProposalDecode, ProposalLayout, Result, Tensor, TensorSpec,
 };
 
@@ -87,7 +87,7 @@ impl LidarHead {
         match &facts.outputs {
             LidarOutputs::Center(center) => Ok(Self::Center {
                 decode: config.center_decode(center),
-                outputs: bind_center(center, outputs)?,
+                outputs: bind_center(center, &facts.grid, outputs)?,
             }),
             LidarOutputs::Anchor(anchor) => Ok(Self::Anchor {
                 decode: anchor.decode(&facts.grid, config.score_thresholds.clone()),
@@ -171,7 +171,11 @@ impl LidarHead {
 
 /// The outputs of every task: by name, or by position in the order offset, height, size,
 /// rotation, velocity, heat map, or with the heat map first.
-fn bind_center(facts: &CenterFacts, found: &[TensorSpec]) -> Result<Vec<CenterTask<usize>>> {
+fn bind_center(
+    facts: &CenterFacts,
+    grid: &Grid,
+    found: &[TensorSpec],
+) -> Result<Vec<CenterTask<usize>>> {
     if facts.tasks.len() > MAX_TASKS {
         return refuse(format!("{} tasks exceed the limit of {MAX_TASKS}", facts.tasks.len()));
     }
@@ -213,7 +217,31 @@ fn bind_center(facts: &CenterFacts, found: &[TensorSpec]) -> Result<Vec<CenterTa
             heatmap,
         }
     });
-    Ok(outputs.collect())
+    let outputs: Vec<_> = outputs.collect();
+    outputs.iter().try_for_each(|task: &CenterTask<usize>| {
+        check_sides(&found[task.heatmap], grid, facts.downsample_factor)
+    })?;
+    Ok(outputs)
+}
+
+/// Refuses a heat map that does not have a cell for each `factor` by `factor` cells of the grid: boxes would be at other
+/// places. Networks round the sides down or up.
+fn check_sides(map: &TensorSpec, grid: &Grid, factor: u32) -> Result<()> {
+    let [nx, ny, _] = grid.grid_size();
+    let Some([_, _, height, width]) = map.shape.as_deref() else { return Ok(()) };
+    for (side, num_cells) in [(height, ny), (width, nx)] {
+        let allowed = [num_cells / factor, num_cells.div_ceil(factor)];
+        if let Dim::Fixed(found) = *side
+            && !allowed.contains(&u32::try_from(found).unwrap_or(u32::MAX))
+        {
+            return refuse(format!(
+                "the heat map {map} has a side of {found} cells, but {num_cells} cells of the grid by downsample_factor \
+                 {factor} are {}: correct downsample_factor, point_range_m or voxel_size_m",
+                allowed[1]
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Class scores, boxes and, if the model has a third output, directions.
