@@ -1526,8 +1526,8 @@ det_post_status det_post_workspace_decode_anchor(det_post_workspace workspace, c
 /** Opens the sites of rows of coordinates. Close them with `det_post_sites_close`. */
 det_post_status det_post_sites_open(det_post_workspace workspace, const det_post_site_rows *rows, det_post_sites *sites);
 
-/** Closes sites. Their memory is used again or freed once no rulebook has them and, on a GPU, with the
- * workspace. */
+/** Closes sites. Their memory is freed once no rulebook has them; on a GPU it serves later objects of the
+ * workspace, and is freed with the last of them and the workspace. */
 det_post_status det_post_sites_close(det_post_sites sites);
 
 /** What sites are: their cells, and what became of the rows that they were made of. */
@@ -1537,11 +1537,11 @@ det_post_status det_post_sites_get_info(det_post_sites sites, const det_post_sit
  * many sites as the taps of all sites of the input can reach. Close it with `det_post_rulebook_close`. */
 det_post_status det_post_rulebook_open(det_post_sites sites, const det_post_sparse_geometry *geometry, det_post_rulebook *rulebook);
 
-/** Opens the inverse of a strided rulebook: from the sites of its output back to those of its input, with the
+/** Opens the inverse of a strided rulebook: from the sites of its output back to the sites of its input, with the
  * same pairs at the same taps. Close it with `det_post_rulebook_close`. */
 det_post_status det_post_rulebook_open_inverse(det_post_rulebook of, det_post_rulebook *rulebook);
 
-/** Closes a rulebook. Its memory is used again or freed as with `det_post_sites_close`. */
+/** Closes a rulebook. Its memory is freed as with `det_post_sites_close`. */
 det_post_status det_post_rulebook_close(det_post_rulebook rulebook);
 
 /** Opens the sites of a rulebook's output, for the rulebooks of the next layers: a further number of the

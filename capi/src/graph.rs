@@ -291,7 +291,9 @@ impl Middleware for GraphMiddleware {
     fn serve_named(&mut self, kind: ServiceKind, name: &str, handler: Handler) -> Result<()> {
         if kind != ServiceKind::SetSwitch {
             let of = kind.type_name();
-            tracing::warn!("{name}: a component does not serve {of}; set the parameter in its place");
+            tracing::warn!(
+                "{name}: a component does not serve {of}; set the parameter in its place"
+            );
             return Ok(());
         }
         let serve_switch = self.graph.gate.call(|functions| functions.serve_switch).flatten();

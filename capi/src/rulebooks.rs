@@ -7,8 +7,8 @@ use det_post_ops::sparse::rulebook::{Geometry, Mode, Table, fill_table};
 use super::call::{In, Out, run};
 use super::handles::Handles;
 use super::sites::{Cells, Level, Sites, elsewhere};
-use super::sparse_memory::Place;
 use super::sparse_gpu::GpuTable;
+use super::sparse_memory::Place;
 use super::status::{Failure, Status};
 use super::workspace::{Opened, WORKSPACES};
 
@@ -167,23 +167,19 @@ pub extern "C" fn det_post_rulebook_open(
     })
 }
 
-/// Opens the inverse of a strided rulebook: from the sites of its output back to those of its input, with the
+/// Opens the inverse of a strided rulebook: from the sites of its output back to the sites of its input, with the
 /// same pairs at the same taps. Close it with `det_post_rulebook_close`.
 #[unsafe(no_mangle)]
-pub extern "C" fn det_post_rulebook_open_inverse(
-    of: Rulebook,
-    rulebook: Out<Rulebook>,
-) -> Status {
+pub extern "C" fn det_post_rulebook_open_inverse(of: Rulebook, rulebook: Out<Rulebook>) -> Status {
     run(of.id, |call| {
         call.check_out(rulebook, "rulebook")?;
         let of = RULEBOOKS.shared(of.id)?;
-        let joined =
-            WORKSPACES.with(of.workspace, |opened| Joined::open_inverse(opened, &of))?;
+        let joined = WORKSPACES.with(of.workspace, |opened| Joined::open_inverse(opened, &of))?;
         call.write(rulebook, Rulebook { id: RULEBOOKS.open(Arc::new(joined)) }, "rulebook")
     })
 }
 
-/// Closes a rulebook. Its memory is used again or freed as with `det_post_sites_close`.
+/// Closes a rulebook. Its memory is freed as with `det_post_sites_close`.
 #[unsafe(no_mangle)]
 pub extern "C" fn det_post_rulebook_close(rulebook: Rulebook) -> Status {
     run(rulebook.id, |_| RULEBOOKS.close(rulebook.id))

@@ -9,8 +9,8 @@ use det_post_ops::sparse::rulebook::{
 
 use super::call::{Call, Const, In, Out, run};
 use super::handles::Handles;
-use super::sparse_memory::Place;
 use super::sparse_gpu::GpuSites;
+use super::sparse_memory::Place;
 use super::status::{Failure, Status};
 use super::workspace::{Opened, WORKSPACES, Workspace};
 
@@ -167,12 +167,7 @@ impl Level {
         Ok(Self::new(self.workspace, cells, None, counts))
     }
 
-    fn new(
-        workspace: u64,
-        cells: Cells,
-        num_rows: Option<usize>,
-        counts: EntranceCounts,
-    ) -> Self {
+    fn new(workspace: u64, cells: Cells, num_rows: Option<usize>, counts: EntranceCounts) -> Self {
         let mut arrays = (Vec::new(), Vec::new());
         let has_rows = num_rows.is_some();
         let (coordinates, rows) = match &cells {
@@ -260,15 +255,14 @@ pub extern "C" fn det_post_sites_open(
     run(workspace.id, |call| {
         call.check_out(sites, "sites")?;
         let rows = call.one(rows, "rows")?;
-        let level = WORKSPACES.with(workspace.id, |opened| {
-            Level::of_rows(call, opened, workspace.id, rows)
-        })?;
+        let level = WORKSPACES
+            .with(workspace.id, |opened| Level::of_rows(call, opened, workspace.id, rows))?;
         call.write(sites, Arc::new(level).open(), "sites")
     })
 }
 
-/// Closes sites. Their memory is used again or freed once no rulebook has them and, on a GPU, with the
-/// workspace.
+/// Closes sites. Their memory is freed once no rulebook has them; on a GPU it serves later objects of the
+/// workspace, and is freed with the last of them and the workspace.
 #[unsafe(no_mangle)]
 pub extern "C" fn det_post_sites_close(sites: Sites) -> Status {
     run(sites.id, |_| SITES.close(sites.id))

@@ -122,7 +122,8 @@ fn pooled(
     let rows = features.rows(&joined.input, None)?;
     let (num_sites, num_channels) = (joined.output.len(), rows.num_channels);
     let Joined { table, input: from, output: to, .. } = joined;
-    let mut out = opened.sparse.pooled.next(num_sites.saturating_mul(num_channels));
+    let len = if opened.gpu.is_none() { num_sites.saturating_mul(num_channels) } else { 0 };
+    let mut out = opened.sparse.pooled.next(len);
     let made = match (table, (&from.cells, &to.cells), Place::of(opened)?) {
         (Pairs::Host(table), (Cells::Host { rows: order, .. }, _), Place::Host(memory)) => {
             let values = on_host(call, rows, order, &mut memory.sorted)?;
@@ -242,7 +243,8 @@ pub extern "C" fn det_post_workspace_sparse_max_pool(
         call.check_out(result, "result")?;
         let features = call.one(features, "features")?;
         let found = WORKSPACES.with(workspace.id, |opened| {
-            pooled(call, opened, &*Joined::shared(rulebook, workspace.id)?, features)
+            let joined = Joined::shared(rulebook, workspace.id)?;
+            pooled(call, opened, &joined, features)
         })?;
         call.write(result, found, "result")
     })
@@ -277,7 +279,8 @@ pub extern "C" fn det_post_workspace_sparse_pairs(
     run(workspace.id, |call| {
         call.check_out(pairs, "pairs")?;
         let found = WORKSPACES.with(workspace.id, |opened| {
-            pairs_of(opened, &*Joined::shared(rulebook, workspace.id)?)
+            let joined = Joined::shared(rulebook, workspace.id)?;
+            pairs_of(opened, &joined)
         })?;
         call.write(pairs, found, "pairs")
     })

@@ -63,7 +63,11 @@ pub struct SparseMap {
 
 impl SparseFeatures {
     /// The rows of a level, of so many channels where stated.
-    pub(super) fn rows(&self, level: &Level, num_channels: Option<usize>) -> Result<RowsOf, Failure> {
+    pub(super) fn rows(
+        &self,
+        level: &Level,
+        num_channels: Option<usize>,
+    ) -> Result<RowsOf, Failure> {
         let is_by_coordinates = match self.order {
             ORDER_SITES => false,
             ORDER_COORDINATES => true,
@@ -87,12 +91,7 @@ impl SparseFeatures {
             let message = format!("features: {found}; {num_rows} rows of {needed} are required");
             return Err(Failure::argument(message));
         }
-        Ok(RowsOf {
-            values: self.features,
-            num_rows,
-            num_channels: channels,
-            is_by_coordinates,
-        })
+        Ok(RowsOf { values: self.features, num_rows, num_channels: channels, is_by_coordinates })
     }
 }
 

@@ -196,12 +196,7 @@ impl SparseGpu {
     }
 
     /// Queues the writing of the arrays of sites.
-    fn with_arrays(
-        &self,
-        memory: Block,
-        sites: DeviceSites,
-        is_input: bool,
-    ) -> Result<GpuSites> {
+    fn with_arrays(&self, memory: Block, sites: DeviceSites, is_input: bool) -> Result<GpuSites> {
         let lens = [4 * sites.capacity(), if is_input { sites.capacity() } else { 0 }];
         let num_bytes =
             Out::<u32>::num_carved_bytes(lens[0]) + Out::<u64>::num_carved_bytes(lens[1]);
@@ -301,8 +296,12 @@ impl SparseGpu {
             let from = self.rows_of(call, rows, input, precision)?;
             let added = residual.map(|values| {
                 let num_rows = output.len();
-                let of =
-                    RowsOf { values, num_rows, num_channels: num_outputs, is_by_coordinates: false };
+                let of = RowsOf {
+                    values,
+                    num_rows,
+                    num_channels: num_outputs,
+                    is_by_coordinates: false,
+                };
                 self.rows_of(call, of, output, precision)
             });
             let added = added.transpose()?;

@@ -177,9 +177,8 @@ pub extern "C" fn det_post_sparse_weights_open(
     run(workspace.id, |call| {
         call.check_out(weights, "weights")?;
         let parameters = call.one(parameters, "parameters")?;
-        let opened = WORKSPACES.with(workspace.id, |opened| {
-            Weights::open(call, opened, workspace.id, parameters)
-        })?;
+        let opened = WORKSPACES
+            .with(workspace.id, |opened| Weights::open(call, opened, workspace.id, parameters))?;
         call.write(weights, SparseWeights { id: WEIGHTS.open(opened) }, "weights")
     })
 }

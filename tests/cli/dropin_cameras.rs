@@ -160,8 +160,7 @@ fn yolo_ros_finds_classes_by_their_vectors() {
         ("YOLOE", "yoloe-11s-seg.pt", "seg"),
         ("YOLO", "yolov8s-worldv2.pt", "v8"),
     ] {
-        let [model_type, model] =
-            [format!("model_type:={model_type}"), format!("model:={model}")];
+        let [model_type, model] = [format!("model_type:={model_type}"), format!("model:={model}")];
         let given = [&*model_type, &*model, &*words, "classes:=[bus, dog]"];
         let found = channel("yolo_ros", &given);
         let of = camera(&found);

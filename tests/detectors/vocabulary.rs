@@ -6,9 +6,7 @@ use det_post::config::Config;
 use det_post::detectors::image2d::open;
 use det_post::detectors::{Detector, FrameInput, FrameSet};
 use det_post_ops::device::Device;
-use det_post_types::{
-    Detections, Encoding, FrameReport, Header, ImagePayload, ImageView, Size,
-};
+use det_post_types::{Detections, Encoding, FrameReport, Header, ImagePayload, ImageView, Size};
 
 use super::common::vocabulary::{network, vocabulary};
 

@@ -89,8 +89,7 @@ impl Layer {
         let weights: Vec<f32> = weights
             .map(|(at, &w)| (f64::from(w) * f64::from(scale[at / per_output])) as f32)
             .collect();
-        let folded =
-            |at: usize| f64::from(bias[at]) * f64::from(scale[at]) + f64::from(shift[at]);
+        let folded = |at: usize| f64::from(bias[at]) * f64::from(scale[at]) + f64::from(shift[at]);
         let bias: Vec<f32> = (0..num_outputs).map(|at| folded(at) as f32).collect();
         let sizes = [num_outputs, 27, num_inputs];
         PackedWeights::new(&ConvParameters::new(sizes, &weights, Some(&bias)).unwrap(), precision)

@@ -27,9 +27,9 @@ mod error;
 mod graph;
 #[cfg(iron_services)]
 mod iron_services;
-mod parameters;
 #[cfg(any(std_srvs, yolo_msgs))]
 mod named_services;
+mod parameters;
 #[expect(unsafe_code, reason = "a function of rcl that r2r does not bind")]
 mod rosout;
 mod services;
