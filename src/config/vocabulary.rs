@@ -41,22 +41,22 @@ pub(super) fn vocabulary(p: &mut Reader<'_>) -> Option<Vocabulary> {
         Fixed,
         path(Read),
         "none",
-        "File of vectors by the names of classes (safetensors, [D] or [1,D] each), for a network whose second input \
-         is a table of them: YOLO-World, YOLOE.",
+        "Vectors by class name (safetensors, [D] or [1,D]), for a network whose second input is a table of them: \
+         YOLO-World, YOLOE.",
     );
     let classes = p.optional(
         CLASSES,
         Live,
         list(text(), OneOrMore),
         "none; needed with a vocabulary",
-        "Classes to find, names of the vocabulary. A change loads the network again between frames.",
+        "Names of the vocabulary to find. A change reloads the network.",
     );
     let service = p.optional(
         SERVICE,
         Fixed,
         topic(),
         "none",
-        "Name of a service (yolo_msgs/SetClasses of yolo_ros 4.x) that sets `classes`.",
+        "Service (yolo_msgs/SetClasses) for `classes`.",
     );
     if let (None, Some(service)) = (&path, &service) {
         p.conflict(&[SERVICE, PATH], service, "none without `vocabulary_path`");

@@ -10,7 +10,7 @@ const NAMES: [&str; 4] = ["car", "dog", "cat", "bus"];
 
 /// Three boxes, of which the n-th has the score of a class at the n-th value of its vector.
 pub fn network(path: &Path, num_classes: i64) {
-    let boxes = [[10.0, 30.0, 50.0], [10.0; 3], [8.0; 3], [8.0; 3]].concat();
+    let boxes = [[10.0, 30.0, 50.0], [32.0; 3], [8.0; 3], [8.0; 3]].concat();
     let unit: Vec<f32> = (0..12).map(|at| f32::from(u8::from(at / 3 == at % 3))).collect();
     let mean = [("axes", Attr::Ints(vec![0, 1, 2, 3])), ("keepdims", Attr::Int(0))];
     Graph::new("world", "classes by vectors")
