@@ -77,6 +77,7 @@ pub(super) struct Level {
 }
 
 /// Where sites are.
+#[expect(clippy::large_enum_variant, reason = "one per level, in an Arc")]
 pub(super) enum Cells {
     Host {
         sites: SiteSet,

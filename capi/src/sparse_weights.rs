@@ -69,6 +69,12 @@ pub(super) struct Weights {
     pub(super) public: Option<SparseResult>,
 }
 
+/// Weights and bias with scale and shift folded in.
+struct Folded<'call> {
+    weights: Cow<'call, [f32]>,
+    bias: Option<Cow<'call, [f32]>>,
+}
+
 /// Where weights are.
 pub(super) enum Packed {
     Host(PackedWeights),
@@ -96,10 +102,7 @@ impl SparseParameters {
     }
 
     /// Weights and bias with scale and shift folded in.
-    fn folded<'call>(
-        &self,
-        call: &'call Call,
-    ) -> Result<(Cow<'call, [f32]>, Option<Cow<'call, [f32]>>), Failure> {
+    fn folded<'call>(&self, call: &'call Call) -> Result<Folded<'call>, Failure> {
         let [num_outputs, num_taps, num_inputs] = self.sizes();
         let per_output = num_taps.saturating_mul(num_inputs);
         let num = num_outputs.saturating_mul(per_output);
@@ -109,7 +112,7 @@ impl SparseParameters {
         let scale = of_outputs(self.scale, "parameters.scale")?;
         let shift = of_outputs(self.shift, "parameters.shift")?;
         if scale.is_none() && shift.is_none() {
-            return Ok((weights.into(), bias.map(Cow::from)));
+            return Ok(Folded { weights: weights.into(), bias: bias.map(Cow::from) });
         }
         let wide = |values: Option<&[f32]>, at: usize, rest: f64| {
             values.map_or(rest, |values| f64::from(values[at]))
@@ -118,12 +121,13 @@ impl SparseParameters {
             .map(|at| wide(bias, at, 0.0) * wide(scale, at, 1.0) + wide(shift, at, 0.0))
             .map(|bias| bias as f32)
             .collect();
-        let Some(scale) = scale else { return Ok((weights.into(), Some(bias.into()))) };
+        let bias = Some(bias.into());
+        let Some(scale) = scale else { return Ok(Folded { weights: weights.into(), bias }) };
         let scaled = weights.chunks_exact(per_output.max(1)).zip(scale);
         let scaled = scaled.flat_map(|(weights, &scale)| {
             weights.iter().map(move |&weight| (f64::from(weight) * f64::from(scale)) as f32)
         });
-        Ok((scaled.collect::<Vec<_>>().into(), Some(bias.into())))
+        Ok(Folded { weights: scaled.collect::<Vec<_>>().into(), bias })
     }
 }
 
@@ -136,7 +140,7 @@ impl Weights {
     ) -> Result<Self, Failure> {
         let precision = parameters.precision()?;
         let sizes @ [num_outputs, num_taps, num_inputs] = parameters.sizes();
-        let (weights, bias) = parameters.folded(call)?;
+        let Folded { weights, bias } = parameters.folded(call)?;
         let parameters = ConvParameters::new(sizes, &weights, bias.as_deref())?;
         let packed = match Place::of(opened)? {
             Place::Host(_) => Packed::Host(PackedWeights::new(&parameters, precision)?),

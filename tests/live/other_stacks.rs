@@ -210,7 +210,9 @@ fn the_service_of_yolo_ros_sets_the_classes() {
     let names = vec!["classes".to_owned()];
     let kept = Response::Values(vec![ParameterValue::Texts(texts(&["dog"]))]);
     assert_eq!(session.ask(Request::GetParameters(names)), kept);
-    await_status(&session, "yolo/yolo_node: node", |status| status.values["refused_requests"] == "3");
+    await_status(&session, "yolo/yolo_node: node", |status| {
+        status.values["refused_requests"] == "3"
+    });
 }
 
 #[test]
