@@ -159,7 +159,7 @@ impl Session {
         if let Some(failure) = self.state().failure.take() {
             return Err(failure);
         }
-        if let Err(failure) = check(status, "parse a picture") {
+        if let Err(failure) = check(status, "parse an image") {
             // A fault of the GPU, if there is one, is the reason.
             self.stream.device().check()?;
             return Err(damaged(failure.message()));
@@ -182,7 +182,7 @@ impl Session {
         target: &mut DeviceBuffer<u8>,
     ) -> Result<()> {
         if !target.stream().is_same_queue(&self.stream) {
-            return Err(error("memory of another stream for a picture"));
+            return Err(error("memory of another stream for an image"));
         }
         self.stream.bind()?;
         let stream = self.stream.clone();
@@ -194,7 +194,7 @@ impl Session {
         let status = unsafe {
             (functions.map)(*decoder, picture, &raw mut address, &raw mut step, &raw mut info)
         };
-        check(status, "read a picture")?;
+        check(status, "read an image")?;
         // SAFETY: the surface is of this sequence, mapped, and written by work of this stream.
         let copied = unsafe { copy(address, step as usize, &sequence, target) };
         let waited = stream.synchronize();
@@ -204,8 +204,8 @@ impl Session {
         // SAFETY: mapped above; the copy is complete, or the device has failed.
         let unmapped = unsafe { (functions.unmap)(*decoder, address) };
         copied.and(waited)?;
-        check(unmapped, "release a picture")?;
-        match check(status, "query a picture") {
+        check(unmapped, "release an image")?;
+        match check(status, "query an image") {
             Ok(()) if found.is_error() => Err(damaged("the engines find errors in the image")),
             other => other,
         }
@@ -327,7 +327,7 @@ extern "C" fn on_picture(user: *mut c_void, picture: *mut PictureStart) -> c_int
     (state.picture, state.num_pictures) = (start.index, state.num_pictures + 1);
     // SAFETY: the decoder is alive and made for the sequence; the parameters are the parser's for the call.
     let status = unsafe { (state.functions.decode)(state.decoder, picture) };
-    match check(status, "decode a picture") {
+    match check(status, "decode an image") {
         Ok(()) => 1,
         Err(failure) => {
             state.failure.get_or_insert(failure);
