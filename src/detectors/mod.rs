@@ -229,6 +229,14 @@ impl DetectorInfo {
         }
     }
 
+    /// The GPU of its frames, if they run in this process.
+    pub fn gpu(&self) -> Option<u32> {
+        match self.device {
+            DeviceChoice::Cuda(gpu) if self.process_id.is_none() => Some(gpu),
+            _ => None,
+        }
+    }
+
     /// The configuration as it holds: with the score threshold of the network.
     pub fn in_force(&self, config: &ChannelConfig) -> ChannelConfig {
         let mut config = config.clone();

@@ -13,6 +13,7 @@ use super::in_flight::{FrameInFlight, FramesInFlight};
 use super::poses::{TransformLookup, look_up_poses, take_unknown_pose};
 use super::stamps::{StampOrder, StampWatch};
 use super::supervisor::{Health, Supervisor};
+use super::video_decoder::VideoPlace;
 use crate::config::{ChannelConfig, InputConfig};
 use crate::detectors::{
     Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, PayloadKind, TargetFrame,
@@ -89,6 +90,7 @@ impl Channel {
             let message = format!("{name} has {found} inputs, its detector takes {wanted}");
             return Err(Error::new(ErrorKind::Config, "channel", message));
         }
+        VideoPlace::check(config, info)?;
         let read =
             |input: &InputConfig| input.calibration_path.as_deref().map(read_camera).transpose();
         let calibrations = config.inputs.iter().map(read).collect::<Result<Vec<_>>>()?;
@@ -169,6 +171,11 @@ impl Channel {
     /// Memory for payloads from which the device uploads with the fewest copies.
     pub fn payload_memory(&self) -> PayloadMemory {
         self.supervisor.detector().map(Detector::payload_memory).unwrap_or_default()
+    }
+
+    /// Where its video is decoded.
+    pub fn video_place(&self) -> VideoPlace {
+        VideoPlace::of(&self.config, self.detector_info())
     }
 
     /// Whether its detector uses the pose or the motion of a sensor, or the pose of its target frame.
