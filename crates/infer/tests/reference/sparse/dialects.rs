@@ -71,6 +71,7 @@ fn both_dialects_give_the_same_list() {
             Operator::Add { .. } => '+',
             Operator::Relu { .. } => 'r',
             Operator::MaxPool { .. } => 'p',
+            Operator::Merge { .. } => 'u',
         })
         .collect();
     assert_eq!(kinds.iter().collect::<String>(), "mrm+rsrsr");
