@@ -1,5 +1,5 @@
-// Sigmoid, exponential and power, computed in f64 and rounded to f32: crates/ops/src/decode/logit.rs. For
-// f16, the fast power of 2.
+// Sigmoid, exponential and power, computed in f64 and rounded to f32:
+// crates/ops/src/decode/logit.rs. For f16, the fast power of 2.
 #pragma once
 
 __device__ inline float exponential(float value) {

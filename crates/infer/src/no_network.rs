@@ -1,4 +1,4 @@
-//! What stands for the network of a detector whose layers compute everything.
+//! In place of the network of a detector whose layers compute everything.
 
 use super::{Engine, STAGE};
 use det_post_types::{Error, ErrorKind, Result, TensorSpec, TensorView};

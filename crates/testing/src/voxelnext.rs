@@ -1,6 +1,8 @@
 //! A small VoxelNeXt in NVIDIA's dialect with random weights: levels to a stride of 32, three of
 //! them merged on a map, and a head on its sites.
 
+use std::collections::BTreeSet;
+
 use det_post_ops::sparse::rulebook::Geometry;
 use det_post_types::ElementType;
 
@@ -197,21 +199,18 @@ pub fn voxels(
     num: usize,
     num_features: usize,
 ) -> (Vec<[i32; 4]>, Vec<f32>) {
-    let mut cells = Vec::new();
+    let mut cells = BTreeSet::new();
     while cells.len() < num {
         let start = grid.map(|size| random.below(size as usize) as i32);
         for _ in 0..8 {
-            let mut cell = [0; 4];
-            for axis in 0..3 {
+            let [z, y, x] = [0, 1, 2].map(|axis: usize| {
                 let place = start[axis] + random.below(4) as i32;
-                cell[axis + 1] = place.min(grid[axis] as i32 - 1);
-            }
-            cells.push(cell);
+                place.min(grid[axis] as i32 - 1)
+            });
+            cells.insert([0, z, y, x]);
         }
     }
-    cells.sort_unstable();
-    cells.dedup();
-    cells.truncate(num);
+    let cells: Vec<[i32; 4]> = cells.into_iter().take(num).collect();
     let features = (0..cells.len() * num_features).map(|_| random.range(-1.0, 1.0)).collect();
     (cells, features)
 }

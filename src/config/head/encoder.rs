@@ -149,8 +149,8 @@ impl EncoderKind {
             "encoder",
             one_of(KINDS),
             "pillars",
-            "Encoder of points: a network on the points of each pillar, sparse convolutions over voxels, up to a map \
-             or to the outputs (`sites`), or none: the network takes points.",
+            "Encoder of points: a network on each pillar's points, sparse convolutions over voxels, to a map or to the \
+             outputs (`sites`), or none: the network takes points.",
         )
     }
 }
@@ -217,7 +217,7 @@ impl PillarFacts {
             center_offset_z: p.required(
                 "center_offset_z",
                 flag(),
-                "Whether features hold the offset from the pillar's center in z, too: three offsets, or two.",
+                "Whether features hold the offset from the pillar's center in z, too.",
             ),
             encoder_input: p.optional(
                 "encoder_input",
@@ -245,7 +245,7 @@ impl VoxelFacts {
                 Fixed,
                 one_of(TRANSFORMS),
                 "none",
-                "Transform of the scaled intensity of a point before the mean of its voxel is taken.",
+                "Transform of a point's scaled intensity, before its voxel's mean.",
             ),
         }
     }

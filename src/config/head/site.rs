@@ -35,8 +35,8 @@ impl SiteFacts {
             "iou_weights",
             Fixed,
             list(number(0.0..=1.0), OneOrPerClass),
-            "no predicted overlap",
-            "Weight of the predicted overlap in the score (`RECTIFIER`).",
+            "none is predicted",
+            "Weight of the predicted overlap in a score (`RECTIFIER`).",
         );
         Self {
             tasks: tasks(p, class_names),

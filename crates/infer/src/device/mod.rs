@@ -257,11 +257,11 @@ impl DeviceEngine {
         Ok(Self::new(Runner::Fixed, stream, network))
     }
 
-    /// What stands for the network of a detector whose own layers compute everything, as
+    /// In place of the network of a detector whose own layers compute everything, as
     /// [`NoNetwork`] on the CPU: no inputs and no outputs.
     ///
     /// # Errors
-    /// None but those of [`DeviceEngine::fixed`].
+    /// As [`DeviceEngine::fixed`].
     pub fn none(stream: &Stream) -> Result<Self> {
         let mut none = Self::fixed(stream, Vec::new(), &[])?;
         none.network_mut().name = NoNetwork::NAME.to_owned();

@@ -21,7 +21,7 @@ impl SparseNetwork {
     /// The capacities of all levels that go with a capacity of `num_voxels` at
     /// level 0, where the configuration gives none. Level 0 has `num_voxels`,
     /// strided levels a share of it that clouds of driving stay below, and
-    /// transposed and merged ones, and those of a stride of 1, every cell that can be reached. No level has more
+    /// transposed and merged ones, and any with a stride of 1, every cell that can be reached. No level has more
     /// than its cells.
     pub fn default_capacities(&self, num_voxels: usize) -> Vec<usize> {
         let mut depths: Vec<usize> = Vec::new();

@@ -33,7 +33,7 @@ pub struct SiteTaskArgs<'a> {
     pub iou: In<'a, u8>,
     /// The source of the first cell.
     pub first_source: u32,
-    /// The index of its first class among those of all tasks.
+    /// The index of its first class among the classes of all tasks.
     pub first_class: u32,
     /// Channels of the heat map.
     pub num_classes: u32,

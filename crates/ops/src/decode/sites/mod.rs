@@ -15,7 +15,7 @@
 //!
 //! With a predicted overlap `v` and the weight `w` of the class ([`SiteDecode::iou_weights`]) the
 //! score of a candidate is `score^(1 - w) * iou^w`, where `iou = (v + 1) / 2`, limited to 0 and 1.
-//! The threshold is that of the score before.
+//! The threshold applies to the score before.
 //!
 //! [`Candidate::source`] is the linear index of the site on the map, plus the cells of the map for
 //! each task before. Arithmetic is f32 in the order written here: x = `(column + offset_x) *
@@ -88,12 +88,12 @@ impl<T: Copy> SiteTask<T> {
     }
 }
 
-/// Replaces the contents of `candidates` by those of all tasks, unsorted: see
+/// Replaces the contents of `candidates` by the candidates of all tasks, unsorted: see
 /// [`Candidates::finish`]. If there are more than their capacity, those with the lowest scores are
 /// dropped and counted there.
 ///
 /// # Errors
-/// `Argument` when the tasks are not those of the parameters, an output is missing or has another
+/// `Argument` when there are other tasks than in the parameters, an output is missing or has another
 /// number of values, a class has no yaw-norm threshold or weight while others have, or the sites
 /// are not of one plane.
 pub fn decode_sites(
