@@ -61,8 +61,7 @@ impl CenterFacts {
             Fixed,
             one_of(OUTPUT_ORDERS),
             "heatmap_last",
-            "Whether a task's heat map is its last or its first output, where outputs are bound by \
-             position.",
+            "Whether a task's heat map is its last or first output, by position.",
         );
         let downsample_factor = downsample_factor(p);
         let size_order = size_order(p);

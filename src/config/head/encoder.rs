@@ -149,8 +149,8 @@ impl EncoderKind {
             "encoder",
             one_of(KINDS),
             "pillars",
-            "Encoder of points: a network on each pillar's points, sparse convolutions over voxels, to a map or to the \
-             outputs (`sites`), or none: the network takes points.",
+            "A network on each pillar's points; sparse convolutions over voxels, to a map or the outputs (`sites`); \
+             none: the network takes points.",
         )
     }
 }

@@ -35,8 +35,8 @@ impl SiteFacts {
             "iou_weights",
             Fixed,
             list(number(0.0..=1.0), OneOrPerClass),
-            "none is predicted",
-            "Weight of the predicted overlap in a score (`RECTIFIER`).",
+            "none",
+            "Weight of a predicted overlap (`RECTIFIER`).",
         );
         Self {
             tasks: tasks(p, class_names),
