@@ -83,14 +83,14 @@ __device__ inline float rectified(float score, float overlap, float weight) {
 template <typename E>
 __device__ bool decode_site(const Args& args, const Task& task, uint32_t class_index,
                             const Passing& passing, Candidate3d& candidate, Motion& motion) {
-    const auto [row, heat] = passing;
+    const uint32_t row = passing.row;
     const auto value = [&](Slice<const uint8_t> output, uint32_t channel) {
         return value_at<E>(output, row, args.row_len, channel);
     };
     const uint32_t cell = args.sites[row];
     const auto column = static_cast<float>(cell % args.num_columns);
     const auto line = static_cast<float>(cell / args.num_columns);
-    float score = sigmoid(heat);
+    float score = sigmoid(passing.heat);
     const float center[3] = {
         (column + value(task.offset, 0)) * args.cell_size[0] + args.origin[0],
         (line + value(task.offset, 1)) * args.cell_size[1] + args.origin[1],
