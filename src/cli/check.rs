@@ -305,7 +305,7 @@ fn encoder_of(name: &str, config: &LidarConfig) -> Result<String> {
 /// Whether the layers of a sparse encoder are listed: of a file without them, or that is not there, none are.
 fn has_sparse_encoder(config: &LidarConfig) -> Result<bool> {
     match &config.facts.encoder {
-        EncoderFacts::Voxels(_) => Ok(true),
+        EncoderFacts::Voxels(_) | EncoderFacts::Sites(_) => Ok(true),
         EncoderFacts::None(_) if config.model_path.is_file() => {
             sparse::is_detector(&config.model_path)
         }

@@ -33,6 +33,7 @@ mod jpeg;
 #[cfg(test)]
 mod keys_tests;
 mod lidar;
+mod lidar_decode;
 mod like;
 mod live;
 mod manual;
@@ -66,8 +67,8 @@ pub use densification::{DensificationConfig, MotionTopic, Past};
 pub use files::RosSource;
 pub use head::{
     AnchorFacts, CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, PillarFacts, ProposalFacts,
-    SurroundFacts, SurroundKind, ViewFacts, VoxelFacts, VoxelPointFacts, YoloFacts, describe_file,
-    fitting_heads,
+    SiteFacts, SurroundFacts, SurroundKind, ViewFacts, VoxelFacts, VoxelPointFacts, YoloFacts,
+    describe_file, fitting_heads,
 };
 pub use image_transport::transport_of;
 pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy};

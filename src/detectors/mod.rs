@@ -13,6 +13,7 @@
 //! | [`pillars`] | clouds of one or several LiDARs | unpack, densify, voxelize, pillar features, encode, scatter, infer, decode, select, suppress, gather |
 //! | [`voxels`] | clouds of one or several LiDARs | unpack, densify, voxelize, voxel mean, encode, infer, decode, select, suppress, gather |
 //! | [`proposals`] | clouds of one or several LiDARs | unpack, densify, voxelize, infer, decode, select, suppress, gather |
+//! | [`sites`] | clouds of one or several LiDARs | unpack, densify, voxelize, voxel mean, encode, infer, decode, select, suppress, gather |
 //! | [`surround`] | images of all cameras | decompress, letterbox, infer, encode, decode, select, suppress, gather |
 //!
 //! Each family has a `cpu` and a `cuda` file with the same stages in the same order. A
@@ -33,6 +34,7 @@ mod postprocess_3d;
 pub mod proposals;
 #[cfg(feature = "cuda")]
 mod shared_jpeg;
+pub mod sites;
 #[cfg(feature = "cuda")]
 mod stopwatch;
 pub mod surround;
@@ -274,6 +276,7 @@ fn open_networks(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn
         ChannelKind::Lidar(lidar) => match &lidar.facts.encoder {
             EncoderFacts::Pillars(_) => pillars::open(lidar, &device),
             EncoderFacts::Voxels(_) => voxels::open(lidar, &device),
+            EncoderFacts::Sites(_) => sites::open(lidar, &device),
             EncoderFacts::None(_) => proposals::open(lidar, &device),
         },
         ChannelKind::Surround(surround) => surround::open(surround, config.inputs.len(), &device),

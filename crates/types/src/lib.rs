@@ -59,6 +59,7 @@ mod proposal;
 mod received_tensors;
 mod report;
 mod rle;
+mod site;
 mod streampetr;
 mod tensor;
 pub mod text;
@@ -105,6 +106,7 @@ pub use report::{
     Count, FRAME_SPANS, FrameReport, ImageDecoder, LevelCounts, Stage, Transfer, UnpackCounts,
 };
 pub use rle::Rle;
+pub use site::SiteDecode;
 pub use streampetr::StreamPetrDecode;
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Evidence, Truth2d, Truth3d};

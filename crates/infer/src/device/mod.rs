@@ -12,6 +12,7 @@
 //! | [`DeviceEngine::load`] otherwise, [`DeviceEngine::on_host`] | an [`Engine`] on the CPU | every input down, every output up, and one wait |
 //! | [`DeviceEngine::of_host_inputs`] | an [`Engine`] on the CPU | every output up; the caller copies the inputs, whose shape may differ from run to run |
 //! | [`DeviceEngine::fixed`] | nowhere: the outputs are constant | none |
+//! | [`DeviceEngine::none`] | nowhere: there are no outputs | none |
 
 #[expect(unsafe_code, reason = "ONNX Runtime is a C library; each block argues why it is sound")]
 mod binding;
@@ -34,7 +35,7 @@ use network::{allocate_inputs, failed, model_error};
 use runner::Runner;
 pub use staged::{StagedOutput, may_vary};
 
-use super::{Engine, STAGE};
+use super::{Engine, NoNetwork, STAGE};
 use det_post_ops::device::cuda::{DeviceTensor, Stream};
 use det_post_types::{
     Dim, EngineOptions, Error, ErrorKind, MapLayout, Provider, Result, Tensor, TensorSpec,
@@ -255,6 +256,17 @@ impl DeviceEngine {
             staged: Vec::new(),
         };
         Ok(Self::new(Runner::Fixed, stream, network))
+    }
+
+    /// In place of the network of a detector whose own layers compute everything, as
+    /// [`NoNetwork`] on the CPU: no inputs and no outputs.
+    ///
+    /// # Errors
+    /// As [`DeviceEngine::fixed`].
+    pub fn none(stream: &Stream) -> Result<Self> {
+        let mut none = Self::fixed(stream, Vec::new(), &[])?;
+        none.network_mut().name = NoNetwork::NAME.to_owned();
+        Ok(none)
     }
 
     /// The inputs of the network.

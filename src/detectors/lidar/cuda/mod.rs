@@ -13,13 +13,14 @@ use std::path::Path;
 use postprocess::{Limits, Network, Postprocess};
 use sweeps::{Clouds, MergedPoints};
 
-use super::{LidarHead, lidar_of, placing, with_empty_frame};
+use super::{LidarHead, Outputs, lidar_of, placing, with_empty_frame};
 use crate::config::{ChannelConfig, LidarConfig};
 use crate::detectors::frame_stream::{FrameInProgress, FrameStream, RecordedOn, add_copies};
 use crate::detectors::in_flight::Contexts;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use det_post_infer::ExpectedDim;
 use det_post_infer::device::DeviceEngine;
+use det_post_infer::sparse::CudaEncoder;
 use det_post_ops::cloud::DevicePoints;
 use det_post_ops::decode::gather::cuda::Gathered;
 use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, InPlaceUploads, Stream};
@@ -58,6 +59,11 @@ pub trait DeviceMapEncoder: Send {
     /// The reason why the frame is dropped.
     fn enqueue_network(&mut self, engine: &mut DeviceEngine) -> Result<()> {
         engine.enqueue()
+    }
+
+    /// The layers whose outputs are decoded in place of a network's.
+    fn on_sites(&self) -> Option<&CudaEncoder> {
+        None
     }
 
     /// The number of voxels, one value. A frame without voxels has no detections.
@@ -191,7 +197,8 @@ impl Context {
         let stream = frames.stream().clone();
         let is_pipelined = !stream.is_same_queue(uploads);
         let recorded_on = RecordedOn { stream: &stream, counters: frames.counters() };
-        let network = Network { head, engine };
+        let outputs = Outputs { engine, on_sites: encoder.on_sites() };
+        let network = Network { head, outputs };
         let postprocess = Postprocess::new(config, network, encoder.num_voxels(), recorded_on)?;
         let clouds = Clouds::new(config, &stream, uploads)?;
         let uploads = InPlaceUploads::with_zero_copy(uploads, config.zero_copy)?;
@@ -325,7 +332,8 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
             } else {
                 frames.select(place)?;
                 let recorded_on = RecordedOn { stream: &stream, counters: frames.counters() };
-                let network = Network { head: &head, engine };
+                let outputs = Outputs { engine, on_sites: encoder.on_sites() };
+                let network = Network { head: &head, outputs };
                 let num_voxels = encoder.num_voxels();
                 *postprocess = Postprocess::new(config, network, num_voxels, recorded_on)?;
             }
