@@ -142,6 +142,20 @@ pub fn is_detector(path: &Path) -> Result<bool> {
     behind_map(path).map(|network| network.is_some())
 }
 
+/// The name of the map that a file in Autoware's nodes ends at: it holds an encoder without the network behind
+/// the map. `None` for every other file.
+///
+/// # Errors
+/// As [`is_detector`].
+pub fn ends_at_map(path: &Path) -> Result<Option<String>> {
+    let Some(bytes) = read_if_named(path, MAKES_RULEBOOK)? else { return Ok(None) };
+    if load(path)?.rest.is_some() {
+        return Ok(None);
+    }
+    let model = Model::parse(&bytes)?;
+    Ok(model.graph.outputs.first().map(|map| map.name.to_owned()))
+}
+
 fn point_channels(model: &Model<'_>, num_expected: usize) -> Result<Option<Vec<String>>> {
     let Some(text) = model.metadata(POINT_CHANNELS) else { return Ok(None) };
     let names = text.split([' ', ',']).filter(|name| !name.is_empty()).map(str::to_owned);
