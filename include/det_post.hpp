@@ -7,6 +7,7 @@
 #include <det_post.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <new>

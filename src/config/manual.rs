@@ -60,7 +60,6 @@ fn head_tables(kinds: &[HeadKind]) -> Vec<Table> {
         table("camera heads", &|kind| kind == Camera),
         table("lidar heads", &|kind| matches!(kind, Lidar(..))),
         table("lidar heads, center and voxelnext", &has_tasks),
-        table("lidar heads, voxelnext", &|kind| is_of(kind, OutputKind::Sites)),
         table("lidar heads, voxels and sites", &|kind| {
             matches!(kind, Lidar(EncoderKind::Voxels | EncoderKind::Sites, _))
         }),

@@ -1017,7 +1017,7 @@ fn the_manual_has_every_key_of_every_kind_once() {
             "every head",
             "lidar heads",
             "lidar heads, voxels and sites",
-            "lidar heads, voxelnext",
+            "lidar heads, sites",
             "lidar heads, center and voxelnext",
             "center, voxelnext and surround heads",
         ];

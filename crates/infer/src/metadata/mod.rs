@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn names_of_every_spelling() {
-        let cases: [(&str, Result<&[&str], &str>); 17] = [
+        let cases: [(&str, Result<&[&str], &str>); 18] = [
             (r#"{0: 'it\'s a "car", {1: x}'}"#, Ok(&["it's a \"car\", {1: x}"])),
             ("{0: 'helmet', 1: 'vest'}", Ok(&["helmet", "vest"])),
             ("{1: 'vest', 0: 'helmet'}", Ok(&["helmet", "vest"])),

@@ -3,8 +3,10 @@
 use super::super::function::Function;
 use super::super::graph::{Element, Graph, Id, Node, Operation, Reduction};
 use super::super::program::Instructions;
-use super::ALIGNMENT;
 use half::f16;
+
+/// Channels of a pixel are a multiple of so many: 16 bytes of f16.
+pub(super) const ALIGNMENT: usize = 8;
 
 /// The elements of values and of products.
 pub(super) struct Elements {

@@ -17,9 +17,6 @@ pub use steps::{Cost, Job, Kind, Step};
 use super::graph::Graph;
 use elements::Elements;
 
-/// Channels of a pixel are a multiple of so many: 16 bytes of f16.
-const ALIGNMENT: usize = 8;
-
 /// The elements of features and weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {

@@ -5,8 +5,8 @@ use det_post_ops::dense::{Region, Window};
 
 use super::super::graph::{Element, Graph, Id, Node, Operation, View};
 use super::super::passes::{Uses, inverse};
-use super::elements::Elements;
-use super::{ALIGNMENT, Buffer, Ends, Role};
+use super::elements::{ALIGNMENT, Elements};
+use super::{Buffer, Ends, Role};
 use det_post_types::{ElementType, MapLayout};
 
 /// Where values are.

@@ -50,7 +50,9 @@ fn sums_are_in_the_order_of_levels_then_of_heights() {
 fn none_one_full_and_one_over() {
     let empty = sites([2, 4, 4], &[]);
     let mut out_sites = plane(4, 4, 3);
-    let source = |sites| [Scaled { level: sites, scale: 1 }];
+    fn source(level: &Sites) -> [Scaled<&Sites>; 1] {
+        [Scaled { level, scale: 1 }]
+    }
     assert_eq!(merged_sites(&source(&empty), &mut out_sites).unwrap().num_sites, 0);
     sparse_merge(&[Source { sites: source(&empty)[0], features: &[] }], 5, &out_sites, &mut [])
         .unwrap();
