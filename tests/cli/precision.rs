@@ -132,15 +132,19 @@ fn a_network_within_its_range_holds() {
     assert!(run.stdout.contains("f16 is not shown to hold: no detections"), "{}", run.stdout);
 }
 
+/// Coefficients of a mask of `yolo_seg`.
+const NUM_MASKS: usize = 32;
+
 /// A row with a mask or a keypoint: `Conv_0` adds `offset` to a part of it, `Conv_1` takes it away. In 16-bit floats
 /// 32768 leaves multiples of 32 of it.
 fn with_parts(task: &str, offset: f32) -> Graph {
-    let (num, kernel) = (if task == "pose" { 8 } else { 6 }, SIDE.into());
+    let (num, kernel) = (if task == "pose" { 8 } else { 5 + NUM_MASKS }, SIDE.into());
     let mut values = vec![16.0, 16.0, 20.0, 20.0, 0.875];
     values.extend_from_slice(if task == "pose" { &[10.0, 11.0, 0.875] } else { &[1.0] });
+    values.resize(num, 0.0);
     let offsets: Vec<f32> =
         (0..num).map(|at| if matches!(at, 5 | 6) { offset } else { 0.0 }).collect();
-    // The coefficient is as it is: of masks the prototypes change.
+    // The coefficients are as they are: of masks the prototypes change.
     let offsets = if task == "pose" { offsets } else { vec![0.0; num] };
     let sums: Vec<f32> = values.iter().zip(&offsets).map(|(a, b)| a + b).collect();
     let back: Vec<f32> = offsets.iter().map(|of| -of).collect();
@@ -169,14 +173,18 @@ fn with_parts(task: &str, offset: f32) -> Graph {
     if task == "pose" {
         return graph;
     }
+    let channels = NUM_MASKS as i64;
+    let first = |value: f32| -> Vec<f32> {
+        (0..NUM_MASKS).map(|at| if at == 0 { value } else { 0.0 }).collect()
+    };
     graph
-        .constant("w2", &[1, 3, 4, 4], &[0.0; 48])
-        .constant("b2", &[1], &[offset + 10.0])
-        .constant("w3", &[1, 1, 1, 1], &[1.0])
-        .constant("b3", &[1], &[-offset])
+        .constant("w2", &[channels, 3, 4, 4], &[0.0; 48 * NUM_MASKS])
+        .constant("b2", &[channels], &first(offset + 10.0))
+        .constant("w3", &[channels, channels, 1, 1], &ones(NUM_MASKS))
+        .constant("b3", &[channels], &first(-offset))
         .node("Conv", &["images", "w2", "b2"], &["c"], &attributes(4))
         .node("Conv", &["c", "w3", "b3"], &["output1"], &attributes(1))
-        .output("output1", F32, &[1, 1, kernel / 4, kernel / 4])
+        .output("output1", F32, &[1, channels, kernel / 4, kernel / 4])
 }
 
 #[test]
