@@ -14,8 +14,8 @@
 namespace scatter {
 
 constexpr uint32_t kThreads = 256;
-constexpr uint32_t kCellsPerBlock = 128;   // of rows
-constexpr uint32_t kChannelsPerThread = 8; // of rows
+constexpr uint32_t kCellsPerBlock = 128;    // of rows
+constexpr uint32_t kChannelsPerThread = 8;  // of rows
 
 // The structs in Rust: crates/ops/src/cloud/scatter/kernels.rs.
 struct PlaceArgs {
@@ -93,8 +93,8 @@ __device__ void write_rows(const WriteArgs<From, To>& args) {
         const uint32_t channel = i % threads_per_cell * kChannelsPerThread;
         alignas(16) To values[kChannelsPerThread] = {};
         if (pillar != 0) {
-            const From* row =
-                args.features.data + static_cast<uint64_t>(pillar - 1) * args.num_channels + channel;
+            const From* row = args.features.data +
+                              static_cast<uint64_t>(pillar - 1) * args.num_channels + channel;
             alignas(16) From read[kChannelsPerThread];
 #pragma unroll
             for (uint32_t word = 0; word < sizeof(read) / 16; ++word) {
@@ -121,7 +121,8 @@ extern "C" __global__ void __launch_bounds__(scatter::kThreads)
     if (cell < args.pillars.len) args.pillars[cell] = voxel + 1;
 }
 
-// scatter_write_f32, scatter_write_f16, scatter_write_f32_to_f16, scatter_write_f16_to_f32; scatter_rows_ likewise.
+// scatter_write_f32, scatter_write_f16, scatter_write_f32_to_f16, scatter_write_f16_to_f32;
+// scatter_rows_ likewise.
 #define SCATTER_WRITE(From, To, suffix)                                                     \
     extern "C" __global__ void __launch_bounds__(scatter::kThreads)                         \
         scatter_write_##suffix(const __grid_constant__ scatter::WriteArgs<From, To> args) { \
