@@ -2,8 +2,8 @@
 
 use super::{
     Cloud, DECODE, FEATURES, MAX_POINTS, NUM_CHANNELS, NUM_CLASSES, NUM_FEATURES, NUM_POINTS,
-    SCATTER, SCATTER_LAST, SIDE, TOP_K, UNPACK, VOXELIZE, decode_params, maps_of_a_head,
-    pillar_grid, scan, unpack_params,
+    SCATTER, SIDE, TOP_K, UNPACK, VOXELIZE, decode_params, maps_of_a_head, pillar_grid, scan,
+    unpack_params,
 };
 use crate::bench::case::{Bar, Case, gpu, wall};
 use crate::bench::measure::Bench;
@@ -25,6 +25,7 @@ use det_post_types::{
     PointFields, Result,
 };
 
+const SCATTER_LAST: &str = "scatter 32x480x480, channels last, f16";
 const BEFORE: &str = "unpack + voxelize + pillar_features 200k points";
 const AFTER: &str = "decode_center + select + nms_circle 5x480x480";
 const AROUND: &str = "lidar frame but networks and upload, 200k points, 5x480x480";

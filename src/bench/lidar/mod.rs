@@ -38,7 +38,6 @@ const DENSIFY: &str = "densify 200k + 200k points";
 const VOXELIZE: &str = "voxelize 200k points, 0.32 m pillars";
 const FEATURES: &str = "pillar_features 40000x32x9";
 const SCATTER: &str = "scatter 32x480x480";
-const SCATTER_LAST: &str = "scatter 32x480x480, channels last, f16";
 const DECODE: &str = "decode_center 5x480x480";
 
 pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {

@@ -213,15 +213,16 @@ impl Graph {
         let topics = self.node.get_topic_names_and_types();
         let topics = topics.map_err(|cause| error("cannot list the topics").with_source(cause))?;
         let own = (self.node.namespace(), self.node.name());
-        let is_of_another = |publisher: &r2r::TopicEndpointInfo| match &own {
-            (Ok(namespace), Ok(name)) => {
-                publisher.node_namespace != *namespace || publisher.node_name != *name
-            }
-            _ => true,
-        };
         let is_published = |topic: &String| {
             let publishers = self.node.get_publishers_info_by_topic(topic, false);
-            publishers.is_ok_and(|publishers| publishers.iter().any(is_of_another))
+            publishers.is_ok_and(|publishers| {
+                publishers.iter().any(|publisher| match &own {
+                    (Ok(namespace), Ok(name)) => {
+                        publisher.node_namespace != *namespace || publisher.node_name != *name
+                    }
+                    _ => true,
+                })
+            })
         };
         let of_type =
             topics.into_iter().filter(|(_, types)| types.iter().any(|of| of == type_name));
@@ -247,7 +248,11 @@ impl Graph {
     }
 
     /// Serves a service under a name.
-    #[allow(unreachable_code, reason = "r2r has the types of installed packages only")]
+    #[allow(
+        unreachable_code,
+        unused_variables,
+        reason = "r2r has the types of installed packages only"
+    )]
     pub(super) fn serve_named(
         &mut self,
         kind: ServiceKind,

@@ -54,7 +54,8 @@ fn levels_and_outputs_are_those_of_the_file() {
 fn what_does_not_fit_is_refused_by_name() {
     let original = SMALL.file();
     let at = merge_of(&original);
-    let cases: [(&str, fn(&mut File, usize)); 12] = [
+    type Change = fn(&mut File, usize);
+    let cases: [(&str, Change); 12] = [
         ("attribute scales is [1, 2]; one for each of 3 inputs", |file, at| {
             file.nodes[at].set("scales", Attr::Ints(vec![1, 2]));
         }),
@@ -287,7 +288,7 @@ fn outputs_are_what_the_operations_say_in_f64() {
         encoder.run_on_sites(&cells[..num], features).unwrap();
         let levels = encoder.counts().levels.iter();
         assert!(levels.clone().all(|level| level.num_over_capacity == 0));
-        assert_eq!(encoder.last_sites().len() > 0, num > 0);
+        assert_eq!(encoder.last_sites().is_empty(), num == 0);
     }
     for (position, output) in network.site_outputs.iter().enumerate() {
         let expected = &expected[output.tensor];
