@@ -36,8 +36,8 @@ fn channels() -> Vec<(String, Entries)> {
         let topics: Vec<String> = (0..num_cameras).map(|index| format!("/c{index}")).collect();
         let more = match &*kind {
             kind if kind.starts_with("camera") => "input: /image, model_path: m".to_owned(),
-            // Without an encoder.
-            kind if kind.starts_with("lidar, `none`") => {
+            // Without the file of an encoder.
+            kind if ["lidar, `none`", "lidar, `sites`"].iter().any(|of| kind.starts_with(of)) => {
                 "input: /points, model_path: m, output_type: detected_objects".to_owned()
             }
             kind if kind.starts_with("lidar") => {

@@ -420,7 +420,7 @@ void decoders(Cuda & cuda, det_post_workspace host, det_post_workspace gpu, void
   wrong.element = 5;
   expect_error(
     det_post_workspace_decode_yolo(gpu, &yolo, &wrong, 1, &found), DET_POST_ERROR_ARGUMENT, gpu.id,
-    "element 5", "integers");
+    "found 5", "integers");
   yolo.capacity = 0;
   expect_error(
     det_post_workspace_decode_yolo(gpu, &yolo, &wrong, 1, &found), DET_POST_ERROR_ARGUMENT, gpu.id,
