@@ -25,7 +25,7 @@ pub fn draw_image(payload: &ImagePayload<'_>, max_width: u32) -> Result<(Size, C
     Ok((size, image_canvas(payload, Some(shown))?))
 }
 
-/// An image of any supported encoding as a canvas of a size, or of its own. One in the memory of a GPU is copied from
+/// An image of any supported encoding as a canvas of a size, else of the image's. One in the memory of a GPU is copied from
 /// there.
 pub fn image_canvas(payload: &ImagePayload<'_>, size: Option<Size>) -> Result<Canvas> {
     let (mut decoded, on_host);

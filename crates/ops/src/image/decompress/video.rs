@@ -13,7 +13,7 @@ use det_post_types::{DeviceBytes, DeviceChoice, Encoding, ImageView, Result, Siz
 const LIBRARY_VARIABLE: &str = "DET_POST_NVCUVID";
 
 /// The decoder of a stream of H.264 on the engines of a GPU (NVDEC): progressive pictures of 4:2:0 and 8 bits, without B
-/// frames, up to the size that the engines state. The samples are those of every decoder of H.264.
+/// frames, up to the size that the engines state. Samples equal the samples of every other decoder of H.264.
 pub struct GpuVideo {
     #[cfg(feature = "cuda")]
     decoder: nvdec::Decoder,

@@ -1,5 +1,5 @@
 //! The structs and constants of libnvcuvid that are used, as `cuviddec.h` and `nvcuvid.h` of the Video Codec SDK
-//! declare them for Linux on 64 bits. Names in quotes are those of the headers.
+//! declare them for Linux on 64 bits. Names in quotes come from the headers.
 
 use std::ffi::{c_int, c_longlong, c_short, c_uchar, c_uint, c_ulong, c_ushort, c_void};
 

@@ -1,7 +1,7 @@
 //! H.264 on the engines of a GPU (NVDEC), through libnvcuvid, a library of the driver that is loaded at run time.
 //!
 //! The parser of the library reads parameter sets and slices, the engines decode, and each picture is copied on the
-//! device into memory that is its own; its surface is free again at once. Samples are those of every decoder: H.264
+//! device into other memory; its surface is free again at once. Samples equal the samples of every decoder: H.264
 //! states them exactly.
 
 mod interface;

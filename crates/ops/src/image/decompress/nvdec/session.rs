@@ -1,6 +1,6 @@
 //! The library libnvcuvid: a parser and a decoder of one stream.
 //!
-//! All unsafe code of NVDEC is here. It rests on this floor: the functions are those of the Video Codec SDK, version 8.1 or
+//! All unsafe code of NVDEC is here. It rests on this floor: the functions are declared in the Video Codec SDK, version 8.1 or
 //! newer, whose structs are laid out as `interface` says; the parser calls back only within `cuvidParseVideoData`, on the
 //! calling thread; a session is used by one thread at a time, with the context of its GPU current, so that
 //! no lock of the context is needed; a surface that is mapped stays readable until it is unmapped.
@@ -46,7 +46,7 @@ impl Functions {
     /// Loads the library of this path, else the one that the system's loader finds.
     fn load(path: Option<&OsStr>) -> Result<Self> {
         let path = path.unwrap_or(OsStr::new(NAME));
-        // SAFETY: loads a library that the user or the system names, whose initialisers are trusted as far as those of
+        // SAFETY: loads a library that the user or the system names, whose initialisers are trusted as much as
         // the driver.
         let library = unsafe { Library::new(path) }.map_err(|cause| {
             error(format!("cannot load NVDEC ({})", path.display())).with_source(cause)
