@@ -17,6 +17,7 @@ fn channel_tables(kinds: &[Kind]) -> Vec<Table> {
     };
     let is_lidar = |kind| matches!(kind, Kind::Lidar(_));
     let is_surround = |kind| matches!(kind, Kind::Surround(_));
+    let may_have_cameras = |kind| kind == Kind::Lidar(EncoderKind::None);
     let mut tables = vec![
         table("every channel", &|_| true),
         table("camera and lidar channels", &|kind| !is_surround(kind)),
@@ -32,6 +33,7 @@ fn channel_tables(kinds: &[Kind]) -> Vec<Table> {
             "lidar channels, voxels and none",
             &|kind| matches!(kind, Kind::Lidar(encoder) if encoder != EncoderKind::Pillars),
         ),
+        table("channels of several cameras", &|kind| is_surround(kind) || may_have_cameras(kind)),
         table("surround channels", &is_surround),
         table("surround channels, detr3d and sparse4d", &|kind| {
             matches!(kind, Kind::Surround(ViewKind::Views(_)))
@@ -62,6 +64,7 @@ fn head_tables(kinds: &[HeadKind]) -> Vec<Table> {
         table("camera heads", &|kind| kind == Camera),
         table("lidar heads", &|kind| matches!(kind, Lidar(..))),
         table("lidar heads, center", &|kind| is_of(kind, OutputKind::Center)),
+        table("lidar heads, proposals", &|kind| matches!(kind, Lidar(_, OutputKind::Proposals(_)))),
         table("lidar heads, anchor", &|kind| is_of(kind, OutputKind::Anchor)),
         table("surround heads", &is_surround),
         table("surround heads, detr3d and sparse4d", &|kind| {

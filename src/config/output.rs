@@ -92,7 +92,7 @@ fn label_images(p: &mut Reader<'_>, facts: &Facts) -> bool {
         flag(),
         false,
         "Whether masks are published as images of the input's size: `OUTPUT/instances` (mono16, \
-         the detection's position in its message from 1) and `OUTPUT/classes` (mono8, class from \
+         the detection's position from 1) and `OUTPUT/classes` (mono8, class from \
          1, 255 beyond 254), 0 outside of masks.",
     );
     let has_masks = matches!(facts, Facts::Camera(facts) if facts.layout.has_masks());

@@ -113,24 +113,8 @@ impl SurroundConfig {
                 "map",
                 "Fixed frame of the vehicle's motion; `odom` is enough.",
             ),
-            transforms_path: p
-                .optional(
-                    "transforms_path",
-                    Fixed,
-                    path(PathUse::Read),
-                    "none",
-                    "A YAML file of static transforms, which the graph's or the recording's \
-                     replace.",
-                )
-                .map(PathBuf::from),
-            undistort: p.value(
-                "undistort",
-                Fixed,
-                one_of(UNDISTORT),
-                "auto",
-                "Whether images are undistorted: `auto` where the calibration has distortion coefficients, or \
-                 `never`.",
-            ),
+            transforms_path: transforms_path(p),
+            undistort: undistort(p),
             compensate_skew: p.derived(
                 "compensate_skew",
                 Fixed,
@@ -198,6 +182,30 @@ impl SurroundConfig {
             center_range,
         }
     }
+}
+
+/// The file of static transforms of cameras.
+pub(super) fn transforms_path(p: &mut Reader<'_>) -> Option<PathBuf> {
+    let path = p.optional(
+        "transforms_path",
+        Fixed,
+        path(PathUse::Read),
+        "none",
+        "A YAML file of static transforms, which the graph's or the recording's replace.",
+    );
+    path.map(PathBuf::from)
+}
+
+/// Whether images of cameras are undistorted.
+pub(super) fn undistort(p: &mut Reader<'_>) -> Undistort {
+    p.value(
+        "undistort",
+        Fixed,
+        one_of(UNDISTORT),
+        "auto",
+        "Whether images are undistorted: `auto` where the calibration has distortion coefficients, or \
+         `never`.",
+    )
 }
 
 /// Score thresholds, in as many bins as a GPU takes where pairs of a query and a class are decoded.

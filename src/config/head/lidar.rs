@@ -27,14 +27,18 @@ pub(in crate::config) const KINDS: &[(&str, OutputKind)] = &[
 ];
 
 impl OutputKind {
-    /// Whether the network gives proposals, and takes the points of voxels.
+    /// Whether the network gives proposals.
     pub(in crate::config) fn is_proposals(self) -> bool {
         matches!(self, Self::Proposals(_))
     }
 
     /// Whether its networks are behind an encoder of this kind.
     pub(super) fn is_behind(self, encoder: EncoderKind) -> bool {
-        (encoder == EncoderKind::None) == self.is_proposals()
+        match encoder {
+            EncoderKind::Pillars => !self.is_proposals(),
+            EncoderKind::Voxels => self != Self::Proposals(ProposalLayout::TransFusion),
+            EncoderKind::None => self.is_proposals(),
+        }
     }
 
     /// The kinds behind an encoder, in words.

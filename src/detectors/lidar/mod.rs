@@ -35,7 +35,7 @@ pub use head::LidarHead;
 pub(super) use head::{floats, refuse};
 pub(crate) use placing::placement;
 
-use super::{DetectorInfo, FrameInput, FrameSet, another_family};
+use super::{DetectorInfo, FrameInput, FrameSet, InputNeeds, PayloadKind, another_family};
 use crate::config::{ChannelConfig, ChannelKind, LidarConfig, LidarFacts};
 use det_post_ops::cloud::unpack::UnpackParams;
 use det_post_ops::cloud::voxelize::VoxelizeParams;
@@ -55,11 +55,14 @@ fn info(
     engine_name: &str,
     stages: &[Stage],
 ) -> DetectorInfo {
-    let target = placing::target(config);
-    DetectorInfo {
-        target,
-        ..DetectorInfo::new(placing::needs(config), device, engine_name, stages)
+    let (target, mut needs) = (placing::target(config), placing::needs(config));
+    if let Some(cameras) = &config.cameras {
+        let pose_in = config.clouds.target_frame.clone();
+        let image = InputNeeds::of(PayloadKind::Image);
+        let camera = InputNeeds { pose_in, calibration: true, ..image };
+        needs.extend(vec![camera; cameras.facts.num_cameras]);
     }
+    DetectorInfo { target, ..DetectorInfo::new(needs, device, engine_name, stages) }
 }
 
 /// An error of an input, with its number and the frame of its sensor.

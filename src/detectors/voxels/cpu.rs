@@ -38,7 +38,7 @@ pub struct VoxelMap {
 }
 
 impl VoxelMap {
-    fn new(config: &LidarConfig, plan: Plan) -> Result<Self> {
+    pub(in crate::detectors) fn new(config: &LidarConfig, plan: Plan) -> Result<Self> {
         let num_threads = config.engine.threads;
         let num_threads =
             num_threads.or_else(|| thread::available_parallelism().ok().map(NonZero::get));

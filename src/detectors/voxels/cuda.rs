@@ -54,7 +54,11 @@ pub struct DeviceVoxelMap {
 }
 
 impl DeviceVoxelMap {
-    fn new(config: &LidarConfig, plan: Plan, ends: EncoderIo<'_>) -> Result<Self> {
+    pub(in crate::detectors) fn new(
+        config: &LidarConfig,
+        plan: Plan,
+        ends: EncoderIo<'_>,
+    ) -> Result<Self> {
         let EncoderIo { points, map, counters } = ends;
         let params = voxelize_params(config);
         let stream = points.stream();
