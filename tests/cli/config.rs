@@ -981,6 +981,7 @@ fn the_manual_has_every_key_of_every_kind_once() {
     let of_images = [
         "every channel",
         "camera and surround channels",
+        "channels of several cameras",
         "lidar and surround channels",
         "surround channels",
     ];
@@ -1007,11 +1008,26 @@ fn the_manual_has_every_key_of_every_kind_once() {
         let of_channel = if encoder == "voxels" { &of_voxels[..] } else { &of_clouds[..] };
         assert_in_manual(&head(name), &block(lidar), of_channel, &of_head);
     }
+    let of_head = ["every head", "lidar heads", "lidar heads, proposals"];
+    let of_none_head = [&of_head[..], &["lidar heads, none"]].concat();
+    let of_voxels_head = [&of_head[..], &["lidar heads, voxels"]].concat();
     for name in ["transfusion_autoware", "bevfusion_autoware"] {
-        let of_head = ["every head", "lidar heads", "lidar heads, none"];
         let lidar = lidar.replace("encoder_path: e, ", "");
-        assert_in_manual(&head(name), &block(&lidar), &of_none, &of_head);
+        assert_in_manual(&head(name), &block(&lidar), &of_none, &of_none_head);
     }
+    let split = head("bevfusion_autoware_split");
+    assert_in_manual(&split, &block(lidar), &of_voxels, &of_voxels_head);
+    let with_cameras = lidar.replace("inputs: /a, encoder_path: e, ", "input: /a, ");
+    let topics: Vec<String> = (0..6).map(|index| format!("/c{index}")).collect();
+    let with_cameras = format!(
+        "{}\n   camera_inputs: [{}]\n   image_backbone_path: b",
+        block(&with_cameras),
+        topics.join(", ")
+    );
+    let of_fused =
+        [&of_none[..], &["channels of several cameras", "lidar channels, none"]].concat();
+    let fused = head("bevfusion_camera_lidar_autoware");
+    assert_in_manual(&fused, &with_cameras, &of_fused, &of_none_head);
     let of_surround =
         ["every head", "camera and surround heads", "center and surround heads", "surround heads"];
     let streampetr = images(2, "position_embedding_path: p\n   head_path: h");
