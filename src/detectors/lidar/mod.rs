@@ -80,7 +80,7 @@ fn lidar_of(config: &ChannelConfig) -> Result<&LidarConfig> {
 }
 
 /// Calls `work` with clouds of one point, the centre of the grid's range: x, y, z and the
-/// channels of the head, all floats, the channels zero.
+/// channels of the head, all floats, the channels zero. Cameras are missing.
 fn with_empty_frame<T>(
     config: &LidarConfig,
     work: impl FnOnce(&FrameSet<'_>) -> Result<T>,
@@ -109,7 +109,9 @@ fn with_empty_frame<T>(
             None => input,
         }
     };
-    let inputs: Vec<_> = (0..config.clouds.num_inputs).map(|_| Some(input())).collect();
+    let mut inputs: Vec<_> = (0..config.clouds.num_inputs).map(|_| Some(input())).collect();
+    let num_cameras = config.cameras.as_ref().map_or(0, |cameras| cameras.facts.num_cameras);
+    inputs.extend((0..num_cameras).map(|_| None));
     work(&FrameSet { stamp: Stamp::default(), inputs: &inputs, target_pose: None })
 }
 
