@@ -259,27 +259,33 @@ typedef int32_t det_post_status;
 /** `yolo_decoding.layout`: as `DET_POST_YOLO_DETR`, boxes as corners in pixels of the input. */
 #define DET_POST_YOLO_DETR_CORNERS 8u
 
-/** `sparse_convolution.mode`: the output has the sites of the input; the kernel is odd, the
- * stride 1 and the padding not read. */
+/** `sparse_geometry.mode`: the output has the sites of the input; the kernel is odd, the stride 1 and the
+ * padding not read. */
 #define DET_POST_SPARSE_SUBMANIFOLD 0u
 
-/** `sparse_convolution.mode`: the output has every cell with a site under its kernel. */
+/** `sparse_geometry.mode`: the output has every cell with a site under its kernel. */
 #define DET_POST_SPARSE_STRIDED 1u
 
-/** `sparse_convolution.mode`: the output has every cell that a site reaches. */
+/** `sparse_geometry.mode`: the output has every cell that a site reaches. */
 #define DET_POST_SPARSE_TRANSPOSED 2u
 
-/** `sparse_convolution.precision`: float32, equal on CPU and GPU. */
+/** `sparse_parameters.precision`: float32, equal on CPU and GPU. */
 #define DET_POST_PRECISION_F32 0u
 
-/** `sparse_convolution.precision`: products of TensorFloat-32. */
+/** `sparse_parameters.precision`: products of TensorFloat-32. */
 #define DET_POST_PRECISION_TF32 1u
 
-/** `sparse_convolution.precision`: products and outputs of float16. */
+/** `sparse_parameters.precision`: products and outputs of float16. */
 #define DET_POST_PRECISION_F16 2u
 
-/** `sparse_convolution.precision`: products and outputs of bfloat16. */
+/** `sparse_parameters.precision`: products and outputs of bfloat16. */
 #define DET_POST_PRECISION_BF16 3u
+
+/** `sparse_features.order`: rows in the order of the sites. */
+#define DET_POST_ORDER_SITES 0u
+
+/** `sparse_features.order`: rows in the order of the coordinates that the sites were made of. */
+#define DET_POST_ORDER_COORDINATES 1u
 
 typedef struct det_post_configuration det_post_configuration;
 typedef struct det_post_bytes det_post_bytes;
@@ -319,9 +325,19 @@ typedef struct det_post_center_decoding det_post_center_decoding;
 typedef struct det_post_anchor_size det_post_anchor_size;
 typedef struct det_post_anchor_decoding det_post_anchor_decoding;
 typedef struct det_post_decoded det_post_decoded;
-typedef struct det_post_sparse_convolution det_post_sparse_convolution;
+typedef struct det_post_sites det_post_sites;
+typedef struct det_post_site_rows det_post_site_rows;
+typedef struct det_post_sites_info det_post_sites_info;
+typedef struct det_post_rulebook det_post_rulebook;
+typedef struct det_post_sparse_geometry det_post_sparse_geometry;
+typedef struct det_post_sparse_weights det_post_sparse_weights;
+typedef struct det_post_sparse_parameters det_post_sparse_parameters;
 typedef struct det_post_sparse_features det_post_sparse_features;
 typedef struct det_post_sparse_result det_post_sparse_result;
+typedef struct det_post_sparse_pairs det_post_sparse_pairs;
+typedef struct det_post_sparse_map det_post_sparse_map;
+typedef struct det_post_sparse_convolution det_post_sparse_convolution;
+typedef struct det_post_sparse_mapping det_post_sparse_mapping;
 typedef struct det_post_view_decoder det_post_view_decoder;
 typedef struct det_post_view_decoder_info det_post_view_decoder_info;
 typedef struct det_post_view_camera det_post_view_camera;
@@ -1042,16 +1058,64 @@ struct det_post_decoded {
     size_t num_unknown_classes;
 };
 
-/** A sparse convolution. Axes are in the order of the coordinates. */
-struct det_post_sparse_convolution {
-    /** One of `DET_POST_SPARSE_…`. */
-    uint32_t mode;
-    /** One of `DET_POST_PRECISION_…`. Sums are float32 always. */
-    uint32_t precision;
+/** Open sites: the active cells of a level of a sparse network, in the memory of the device of the workspace
+ * that opened them, in which they are used. They never change, so that any number of rulebooks and calls use
+ * them. */
+struct det_post_sites {
+    /** Their number; 0 is never a number of sites. */
+    uint64_t id;
+};
+
+/** Rows that sites are made of. Of rows of one cell the first is taken. */
+struct det_post_site_rows {
+    /** Per row: scene, then the cell along the three axes, in any order of the rows. */
+    const int32_t *coordinates;
+    /** Number of rows, below 2^32. */
+    size_t num_rows;
     /** Number of scenes. */
     uint32_t batch_size;
-    /** Cells of the input along the three axes. */
+    /** Cells along the three axes; 1 along those that a level of fewer does not have. */
     uint32_t grid_size[3];
+    /** The maximum number of sites, of which the ones in the lowest cells stay; 0 is no limit. */
+    size_t max_sites;
+    /** For later versions; 0. */
+    uint64_t reserved[4];
+};
+
+/** What sites are. Valid until they are closed. */
+struct det_post_sites_info {
+    /** Per site: scene, then the cell along the three axes, ascending: the order of the rows of features. */
+    const int32_t *coordinates;
+    /** Per site the row of the coordinates that it comes from; `NULL` for the output of a rulebook. */
+    const int64_t *rows;
+    /** Number of sites. */
+    size_t num_sites;
+    /** Number of rows that they were made of; 0 for the output of a rulebook. */
+    size_t num_rows;
+    /** Number of scenes. */
+    uint32_t batch_size;
+    /** Cells along the three axes. */
+    uint32_t grid_size[3];
+    /** Rows outside the grid or the batch, which are left out. */
+    size_t num_outside;
+    /** Rows at a cell that an earlier one has, which are left out. */
+    size_t num_duplicates;
+    /** Sites over `max_sites`, which are left out. */
+    size_t num_over_capacity;
+};
+
+/** An open rulebook: which sites a convolution or pooling joins, for any number of layers. It never changes
+ * and keeps its sites, which may be closed. */
+struct det_post_rulebook {
+    /** Its number; 0 is never a rulebook. */
+    uint64_t id;
+};
+
+/** The geometry of a rulebook. Axes are in the order of the coordinates. Convolutions are
+ * cross-correlations: kernels are not flipped. */
+struct det_post_sparse_geometry {
+    /** One of `DET_POST_SPARSE_…`. */
+    uint32_t mode;
     /** Taps per axis, 1 to 15. */
     uint32_t kernel[3];
     /** Cells of the input from one output cell to the next. */
@@ -1062,49 +1126,113 @@ struct det_post_sparse_convolution {
     uint32_t dilation[3];
     /** Of `…_TRANSPOSED`: cells added behind the output. */
     uint32_t output_padding[3];
-    /** 1 if negative results become 0, else 0. */
-    uint32_t has_relu;
-    /** Channels of the input. */
-    size_t num_input_channels;
-    /** Channels of the output. */
-    size_t num_output_channels;
-    /** `[output channels, taps, input channels]`, where tap k0, k1, k2 is number
-     * `(k0 * kernel[1] + k1) * kernel[2] + k2`. In host memory, whatever the device. */
-    const float *weights;
-    /** `[output channels]`, or `NULL`. In host memory, whatever the device. */
-    const float *bias;
-    /** The maximum number of sites of the output; 0 is no limit. */
+    /** The maximum number of sites of the output, of which the ones in the lowest cells stay; 0 is no limit.
+     * Not read of `…_SUBMANIFOLD`. */
     size_t max_sites;
     /** For later versions; 0. */
     uint64_t reserved[4];
 };
 
-/** Features at sites of a grid. */
-struct det_post_sparse_features {
-    /** Per site: scene, then the cell along the three axes. */
-    const int32_t *coordinates;
-    /** `[sites, channels]`. */
-    const float *features;
-    /** Number of sites. */
-    size_t num_sites;
+/** Open weights of a sparse convolution, packed for the device of the workspace that opened them, with the
+ * result of their last call: open them per layer. */
+struct det_post_sparse_weights {
+    /** Their number; 0 is never a number of weights. */
+    uint64_t id;
 };
 
-/** The result of a sparse convolution: sites in ascending order of scene and cell. */
+/** The parameters of a sparse convolution. Arrays are in host memory, whatever the device, finite, and may
+ * change after the call. */
+struct det_post_sparse_parameters {
+    /** One of `DET_POST_PRECISION_…`. Sums are float32 always. */
+    uint32_t precision;
+    /** Channels of the output, 1 to 4096. */
+    size_t num_output_channels;
+    /** Taps of the kernel. */
+    size_t num_taps;
+    /** Channels of the input, 1 to 4096. */
+    size_t num_input_channels;
+    /** `[output channels, taps, input channels]` as spconv 2 stores them, where tap k0, k1, k2 of a kernel is
+     * number `(k0 * kernel[1] + k1) * kernel[2] + k2`. */
+    const float *weights;
+    /** `[output channels]`, or `NULL`. */
+    const float *bias;
+    /** `[output channels]` that sum and bias are multiplied by, as a batch normalization does; or `NULL`. Folded
+     * into weights and bias with one rounding. */
+    const float *scale;
+    /** `[output channels]` that are added after `scale`, or `NULL`. */
+    const float *shift;
+    /** For later versions; 0. */
+    uint64_t reserved[4];
+};
+
+/** Features of sites. */
+struct det_post_sparse_features {
+    /** `[rows, channels]`. */
+    const float *features;
+    /** As many as there are sites or, with `…_COORDINATES`, rows that they were made of. */
+    size_t num_rows;
+    /** Number of channels. */
+    size_t num_channels;
+    /** One of `DET_POST_ORDER_…`. */
+    uint32_t order;
+    /** For later versions; 0. */
+    uint32_t reserved;
+};
+
+/** Features that an operation has made. */
 struct det_post_sparse_result {
-    /** Per site: scene, then the cell along the three axes. */
-    const uint32_t *coordinates;
-    /** `[sites, output channels]`. */
+    /** `[sites, channels]`, in the order of the sites of the rulebook's output. */
     const float *features;
     /** Number of sites. */
     size_t num_sites;
-    /** Cells of the output along the three axes. */
-    uint32_t grid_size[3];
-    /** Sites of the input outside the grid or the batch, which are not read. */
-    size_t num_outside;
-    /** Sites of the input at a cell that an earlier one has, which are not read. */
-    size_t num_duplicates;
-    /** Sites of the output over `max_sites`. */
-    size_t num_over_capacity;
+    /** Number of channels. */
+    size_t num_channels;
+};
+
+/** The pairs of a rulebook. */
+struct det_post_sparse_pairs {
+    /** `[taps, sites of the output]`: the row of the input, -1 where there is no site. */
+    const int32_t *table;
+    /** Per tap the number of pairs, in host memory, whatever the device. */
+    const size_t *num_pairs;
+    /** Number of taps. */
+    size_t num_taps;
+    /** Number of sites of the output. */
+    size_t num_sites;
+    /** Number of sites of the input. */
+    size_t num_input_sites;
+};
+
+/** A dense map, 0 at cells without a site. */
+struct det_post_sparse_map {
+    /** Feature c at depth d is in channel `c * depth + d`. */
+    const float *values;
+    /** Scenes, channels times depth, rows, columns. */
+    size_t shape[4];
+};
+
+/** A sparse convolution of a layer. */
+struct det_post_sparse_convolution {
+    /** Which sites it joins. */
+    det_post_rulebook rulebook;
+    /** Its weights, of as many taps. */
+    det_post_sparse_weights weights;
+    /** `[sites of the output, output channels]` that are added before the ReLU, or `NULL`. */
+    const float *residual;
+    /** 1 if negative results become 0, else 0. */
+    uint32_t has_relu;
+    /** For later versions; 0. */
+    uint32_t reserved;
+};
+
+/** How features become a dense map. */
+struct det_post_sparse_mapping {
+    /** The sites of the features. */
+    det_post_sites sites;
+    /** The axes of the grid that become depth, row and column: 0, 1, 2 in some order. */
+    uint32_t axes[3];
+    /** For later versions; 0. */
+    uint32_t reserved;
 };
 
 /** An open view decoder: the networks of a surround channel behind its backbone (DETR3D, Sparse4D,
@@ -1395,11 +1523,50 @@ det_post_status det_post_workspace_decode_center(det_post_workspace workspace, c
  * there are any, logits of directions. */
 det_post_status det_post_workspace_decode_anchor(det_post_workspace workspace, const det_post_anchor_decoding *decoding, const det_post_tensor *tensors, size_t num_tensors, const det_post_decoded **decoded);
 
-/** Convolves features at the sites of a grid. On a GPU a workspace keeps the packed weights and
- * the memory of the last convolution, and uses them again if weights and settings are the same:
- * open a workspace per layer. Without `max_sites` there is memory for as many sites as the taps of
- * all sites of the input can reach. */
-det_post_status det_post_workspace_sparse_convolve(det_post_workspace workspace, const det_post_sparse_convolution *convolution, const det_post_sparse_features *input, const det_post_sparse_result **result);
+/** Opens the sites of rows of coordinates. Close them with `det_post_sites_close`. */
+det_post_status det_post_sites_open(det_post_workspace workspace, const det_post_site_rows *rows, det_post_sites *sites);
+
+/** Closes sites. Their memory is freed once no rulebook has them; on a GPU it serves later objects of the
+ * workspace, and is freed with the last of them and the workspace. */
+det_post_status det_post_sites_close(det_post_sites sites);
+
+/** What sites are: their cells, and what became of the rows that they were made of. */
+det_post_status det_post_sites_get_info(det_post_sites sites, const det_post_sites_info **info);
+
+/** Opens the rulebook of a geometry from sites, in their workspace. Without `max_sites` there is memory for as
+ * many sites as the taps of all sites of the input can reach. Close it with `det_post_rulebook_close`. */
+det_post_status det_post_rulebook_open(det_post_sites sites, const det_post_sparse_geometry *geometry, det_post_rulebook *rulebook);
+
+/** Opens the inverse of a strided rulebook: from the sites of its output back to the sites of its input, with the
+ * same pairs at the same taps. Close it with `det_post_rulebook_close`. */
+det_post_status det_post_rulebook_open_inverse(det_post_rulebook of, det_post_rulebook *rulebook);
+
+/** Closes a rulebook. Its memory is freed as with `det_post_sites_close`. */
+det_post_status det_post_rulebook_close(det_post_rulebook rulebook);
+
+/** Opens the sites of a rulebook's output, for the rulebooks of the next layers: a further number of the
+ * same sites. Close them with `det_post_sites_close`. */
+det_post_status det_post_rulebook_get_sites(det_post_rulebook rulebook, det_post_sites *sites);
+
+/** Opens the weights of a sparse convolution. Close them with `det_post_sparse_weights_close`. */
+det_post_status det_post_sparse_weights_open(det_post_workspace workspace, const det_post_sparse_parameters *parameters, det_post_sparse_weights *weights);
+
+/** Closes weights, with the result of their last call. */
+det_post_status det_post_sparse_weights_close(det_post_sparse_weights weights);
+
+/** Convolves features of the sites of a rulebook's input. Never waits on a GPU. The result is memory of the
+ * weights, valid until the next call with them. */
+det_post_status det_post_workspace_sparse_convolve(det_post_workspace workspace, const det_post_sparse_convolution *convolution, const det_post_sparse_features *features, const det_post_sparse_result **result);
+
+/** The largest features of the sites that a rulebook joins to each site of its output. A cell without a site
+ * counts as 0, as in spconv; a NaN stays. Never waits on a GPU. */
+det_post_status det_post_workspace_sparse_max_pool(det_post_workspace workspace, det_post_rulebook rulebook, const det_post_sparse_features *features, const det_post_sparse_result **result);
+
+/** Writes features to the cells of their sites in a dense map. Never waits on a GPU. */
+det_post_status det_post_workspace_sparse_to_map(det_post_workspace workspace, const det_post_sparse_mapping *mapping, const det_post_sparse_features *features, const det_post_sparse_map **map);
+
+/** The pairs of a rulebook, to be looked at. Waits on a GPU. */
+det_post_status det_post_workspace_sparse_pairs(det_post_workspace workspace, det_post_rulebook rulebook, const det_post_sparse_pairs **pairs);
 
 /** Opens the view decoder of a surround channel of a configuration, on the channel's `device`. Its
  * `model_path`, the backbone, is not read, unless a head of kind streampetr states no number of cameras

@@ -331,6 +331,93 @@ private:
   det_post_view_decoder decoder_{};
 };
 
+namespace detail
+{
+/// An object of a workspace, which is closed with this one.
+template<typename Raw, det_post_status (* Close)(Raw)>
+class Object
+{
+public:
+  explicit Object(Raw raw) noexcept
+  : raw_(raw) {}
+  Object(Object && other) noexcept
+  : raw_(std::exchange(other.raw_, {})) {}
+  Object & operator=(Object && other) noexcept
+  {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  Object(const Object &) = delete;
+  Object & operator=(const Object &) = delete;
+  ~Object()
+  {
+    if (raw_.id != 0) {Close(raw_);}
+  }
+
+  /// The object of the C ABI.
+  Raw get() const noexcept {return raw_;}
+
+private:
+  Raw raw_;
+};
+}  // namespace detail
+
+/// Packed weights of a sparse convolution, which are closed with this object.
+using SparseWeights = detail::Object<det_post_sparse_weights, det_post_sparse_weights_close>;
+
+/// The sites of a sparse level, which are closed with this object.
+class Sites : public detail::Object<det_post_sites, det_post_sites_close>
+{
+public:
+  using Object::Object;
+
+  /// Their cells, and what became of the rows that they were made of.
+  const det_post_sites_info & info() const
+  {
+    const det_post_sites_info * info = nullptr;
+    check(det_post_sites_get_info(get(), &info), get().id);
+    return *info;
+  }
+};
+
+/// Which sites a sparse convolution joins; closed with this object.
+class Rulebook : public detail::Object<det_post_rulebook, det_post_rulebook_close>
+{
+public:
+  using Object::Object;
+
+  /// From sites, by a geometry.
+  Rulebook(const Sites & sites, const det_post_sparse_geometry & geometry)
+  : Object(opened([&](det_post_rulebook * rulebook) {
+        check(det_post_rulebook_open(sites.get(), &geometry, rulebook), sites.get().id);
+      })) {}
+
+  /// Back to the sites of a strided rulebook's input.
+  Rulebook inverse() const
+  {
+    return Rulebook(opened([this](det_post_rulebook * rulebook) {
+        check(det_post_rulebook_open_inverse(get(), rulebook), get().id);
+      }));
+  }
+
+  /// The sites of the output.
+  Sites sites() const
+  {
+    det_post_sites sites{};
+    check(det_post_rulebook_get_sites(get(), &sites), get().id);
+    return Sites(sites);
+  }
+
+private:
+  template<typename Open>
+  static det_post_rulebook opened(Open open)
+  {
+    det_post_rulebook rulebook{};
+    open(&rulebook);
+    return rulebook;
+  }
+};
+
 /// A workspace, which is closed with this object: operations on arrays in the memory of its device.
 /// Results are valid until the next call of the same function. One thread at a time.
 class Workspace
@@ -382,11 +469,53 @@ public:
     return result(det_post_workspace_voxelize, grid, points);
   }
 
-  /// Convolves features at sites.
-  const det_post_sparse_result & convolve(
-    const det_post_sparse_convolution & convolution, const det_post_sparse_features & input)
+  /// The sites of rows of coordinates.
+  Sites sites(const det_post_site_rows & rows)
   {
-    return result(det_post_workspace_sparse_convolve, convolution, input);
+    det_post_sites sites{};
+    check(det_post_sites_open(workspace_, &rows, &sites), workspace_.id);
+    return Sites(sites);
+  }
+
+  /// Packed weights of a sparse convolution.
+  SparseWeights weights(const det_post_sparse_parameters & parameters)
+  {
+    det_post_sparse_weights weights{};
+    check(det_post_sparse_weights_open(workspace_, &parameters, &weights), workspace_.id);
+    return SparseWeights(weights);
+  }
+
+  /// Convolves features; valid until the next call with the same weights.
+  const det_post_sparse_result & convolve(
+    const det_post_sparse_convolution & convolution, const det_post_sparse_features & features)
+  {
+    return result(det_post_workspace_sparse_convolve, convolution, features);
+  }
+
+  /// The largest features under a kernel.
+  const det_post_sparse_result & max_pool(
+    const Rulebook & rulebook, const det_post_sparse_features & features)
+  {
+    const det_post_sparse_result * result = nullptr;
+    check(
+      det_post_workspace_sparse_max_pool(workspace_, rulebook.get(), &features, &result),
+      workspace_.id);
+    return *result;
+  }
+
+  /// Features as a dense map.
+  const det_post_sparse_map & to_map(
+    const det_post_sparse_mapping & mapping, const det_post_sparse_features & features)
+  {
+    return result(det_post_workspace_sparse_to_map, mapping, features);
+  }
+
+  /// The pairs of a rulebook.
+  const det_post_sparse_pairs & pairs(const Rulebook & rulebook)
+  {
+    const det_post_sparse_pairs * pairs = nullptr;
+    check(det_post_workspace_sparse_pairs(workspace_, rulebook.get(), &pairs), workspace_.id);
+    return *pairs;
   }
 
   /// Decodes the outputs of a network.

@@ -66,7 +66,7 @@
 //! | `db3` | recordings in SQLite files | yes |
 //! | `dds` | a DDS participant that joins a ROS 2 graph without ROS | yes |
 //! | `ros2` | the ROS 2 client library, which the build needs sourced | no |
-//! | `video` | H.264 as input, decoded on the CPU; the build compiles C++ | yes |
+//! | `video` | H.264 as input; the build compiles C++ | yes |
 //!
 //! Without any of them everything runs on the CPU, from MCAP recordings.
 

@@ -7,7 +7,8 @@ and, with --dense, the 2D network behind it as a standard ONNX file.
 
 Read are checkpoints of OpenPCDet (VoxelResBackBone8x, VoxelBackBone8x), det3d
 (SpMiddleResNetFHD of CenterPoint) and mmdetection3d (SparseEncoder,
-BEVFusionSparseEncoder). The family and all sizes follow from the names and shapes
+BEVFusionSparseEncoder), and of OpenPCDet's VoxelNeXt, whose file holds the whole
+network. The family and all sizes follow from the names and shapes
 in the checkpoint, which is loaded with `weights_only`: nothing in it is executed.
 Batch normalization is folded in f64.
 
@@ -19,13 +20,14 @@ strides of the 2D network.
 
 import argparse
 import re
-import struct
 import sys
-from dataclasses import dataclass
 
 import torch
 
 from export_dense import ExportError, export_dense
+from export_voxelnext import is_voxelnext, write_voxelnext
+from scn_file import Writer, write_model
+from sparse_convs import LAYOUTS, find_layout, fold, layout_fits, normalization_of
 
 # Where checkpoints keep the encoder: prefix, and the pattern of its stages.
 FAMILIES = {
@@ -34,28 +36,6 @@ FAMILIES = {
     "mmdet3d-single": ("middle_encoder.", r"encoder_layers\.encoder_layer(\d+)\."),
     "det3d": ("backbone.", r"conv(\d+)\."),
 }
-LAYOUTS = {
-    # Order of (out, kernel, kernel, kernel, in) in the stored dimensions.
-    "spconv2": (0, 1, 2, 3, 4),
-    "spconv1": (4, 0, 1, 2, 3),
-    "spconv2-native": (3, 0, 1, 2, 4),
-}
-
-
-@dataclass
-class Conv:
-    """A convolution with batch normalization folded in."""
-
-    name: str
-    weight: torch.Tensor  # [out, k0, k1, k2, in], f64
-    bias: torch.Tensor  # [out], f64
-    strided: bool = False
-    stride: tuple = (1, 1, 1)
-    padding: tuple = (1, 1, 1)
-
-    @property
-    def kernel(self):
-        return tuple(self.weight.shape[1:4])
 
 
 # ---------------------------------------------------------------- the checkpoint
@@ -88,51 +68,6 @@ def find_family(state):
             return family, {name[len(prefix) :]: state[name] for name in names}
     known = ", ".join(f"{prefix}conv_input.0.weight" for prefix, _ in FAMILIES.values())
     raise ExportError(f"no encoder: none of {known} is in the checkpoint")
-
-
-def normalization_of(conv):
-    """The name of the batch normalization behind a convolution."""
-    head, last = conv.rsplit(".", 1)
-    if last.isdigit():
-        return f"{head}.{int(last) + 1}"
-    return f"{head}.bn{last.removeprefix('conv')}"
-
-
-def layout_fits(layout, shape, num_outputs):
-    out, *kernel, _ = LAYOUTS[layout]
-    return shape[out] == num_outputs and all(shape[axis] in (1, 3, 5) for axis in kernel)
-
-
-def find_layout(state, convs):
-    """The order of the dimensions of all weights: the one that fits every shape.
-
-    Batch normalization tells the number of outputs. Where inputs and outputs are
-    as many, two orders look alike; another convolution of the same checkpoint
-    has to tell them apart.
-    """
-    candidates = list(LAYOUTS)
-    for conv in convs:
-        shape = tuple(state[f"{conv}.weight"].shape)
-        num_outputs = len(state[f"{normalization_of(conv)}.weight"])
-        candidates = [c for c in candidates if layout_fits(c, shape, num_outputs)]
-    if len(candidates) == 1:
-        return candidates[0]
-    if not candidates:
-        raise ExportError("no layout of weights fits all shapes")
-    raise ExportError(f"layouts {' and '.join(candidates)} both fit all shapes: give --layout")
-
-
-def fold(state, name, layout, eps):
-    """A convolution with the batch normalization behind it."""
-    weight = state[f"{name}.weight"].double().permute(LAYOUTS[layout])
-    norm = normalization_of(name)
-    gamma, beta, mean, var = (
-        state[f"{norm}.{part}"].double()
-        for part in ("weight", "bias", "running_mean", "running_var")
-    )
-    bias = state.get(f"{name}.bias", torch.zeros(len(gamma))).double()
-    scale = gamma / torch.sqrt(var + eps)
-    return Conv(name, weight * scale[:, None, None, None, None], (bias - mean) * scale + beta)
 
 
 def read_encoder(state, options):
@@ -227,139 +162,13 @@ def check_channels(steps):
             channels = conv.weight.shape[0]
 
 
-# ------------------------------------------------------------------ the ONNX file
-
-
-def varint(value):
-    value &= (1 << 64) - 1
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes(out) + bytes([value])
-
-
-def field(number, value):
-    """A field of a message: an integer, bytes or text."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    value = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def attribute(name, value):
-    if isinstance(value, str):
-        body = field(4, value) + field(20, 3)
-    elif isinstance(value, int):
-        body = field(3, value) + field(20, 2)
-    else:
-        body = b"".join(field(8, int(v)) for v in value) + field(20, 7)
-    return field(5, field(1, name) + body)
-
-
-def node(op, name, inputs, output, **attributes):
-    body = b"".join(field(1, i) for i in inputs) + field(2, output) + field(3, name) + field(4, op)
-    return field(1, body + b"".join(attribute(k, v) for k, v in attributes.items()))
-
-
-def initializer(name, tensor, half):
-    values = tensor.half() if half else tensor.float()
-    num = int((~torch.isfinite(values)).sum())
-    if num > 0:
-        largest, kind = float(tensor.abs().max()), "f16" if half else "f32"
-        raise ExportError(
-            f"{name}: {num} of {values.numel()} values, of up to {largest:g}, are not finite as {kind}"
-        )
-    dims = b"".join(field(1, d) for d in tensor.shape)
-    flat = values.contiguous().flatten().tolist()
-    raw = struct.pack(f"<{len(flat)}{'e' if half else 'f'}", *flat)
-    return field(5, dims + field(2, 10 if half else 1) + field(8, name) + field(9, raw))
-
-
-def value_info(name, shape, half):
-    dims = b"".join(
-        field(1, field(2, d) if isinstance(d, str) else field(1, d)) for d in shape
-    )
-    tensor = field(1, 10 if half else 1) + field(2, dims)
-    return field(1, name) + field(2, field(1, tensor))
-
-
-class Writer:
-    """The graph of an scn file: tensors are numbered as they are written."""
-
-    def __init__(self, grid, channels, half):
-        self.grid, self.channels, self.half = list(grid), channels, half
-        self.body, self.num_tensors, self.keys = b"", 1, 0
-
-    def emit(self, op, name, inputs, **attributes):
-        output = str(self.num_tensors)
-        self.num_tensors += 1
-        self.body += node(op, name, inputs, output, **attributes)
-        return output
-
-    def conv(self, conv, x, relu):
-        num_out, *kernel, num_in = conv.weight.shape
-        grid, subm = self.grid, not conv.strided
-        if conv.strided:
-            sizes = zip(grid, kernel, conv.stride, conv.padding)
-            self.grid = [(n + 2 * p - k) // s + 1 for n, k, s, p in sizes]
-            if min(self.grid) < 1:
-                raise ExportError(f"{conv.name}: nothing is left of a grid of {grid}")
-            self.keys += 1
-        key = f"subm{self.keys}" if subm else f"spconv{self.keys}"
-        names = [f"{conv.name}.weight", f"{conv.name}.bias"]
-        for name, tensor in zip(names, (conv.weight, conv.bias)):
-            self.body += initializer(name, tensor, self.half)
-        self.channels = num_out
-        return self.emit(
-            "SparseConvolution", conv.name, [x, *names],
-            ndim=3, input_spatial_shape=grid, output_spatial_shape=self.grid,
-            in_channels=num_in, out_channels=num_out, kernel_size=kernel,
-            stride=conv.stride, padding=conv.padding, dilation=[1, 1, 1],
-            output_padding=[0, 0, 0], transposed=0, inverse=0, subm=int(subm), groups=1,
-            rulebook=key, activation="ReLU" if relu else "None", output_bound=200000,
-            input_shape=[1, num_in], output_shape=[1, num_out],
-        )  # fmt: skip
-
-    def to_map(self, x, is_xyz):
-        shape = [1, self.channels, *self.grid]
-        x = self.emit(
-            "ScatterDense", "to_dense", [x],
-            input_spatial_shape=self.grid, format="xyz" if is_xyz else "zyx", output_shape=shape,
-        )  # fmt: skip
-        depth, rows, columns = self.grid
-        if is_xyz:
-            x = self.emit("Transpose", "depth_first", [x], dims=[0, 1, 4, 2, 3])
-            rows, columns, depth = self.grid
-        dims = [1, self.channels * depth, rows, columns]
-        return self.emit("Reshape", "to_map", [x], dims=dims), dims
-
-
 def write_scn(steps, is_xyz, grid, point_channels, half):
     """The bytes of an scn file and the shape of its map. `grid` is z y x."""
     num_in = steps[0][0].weight.shape[4]
-    names = re.split(r"[\s,]+", (point_channels or "").strip(" \t\r\n,"))
-    if point_channels and len(names) != num_in:
-        raise ExportError(f"{len(names)} point channels are named, the encoder takes {num_in}")
     writer = Writer(reversed(grid) if is_xyz else grid, num_in, half)
-    x = "0"
-    for step in steps:
-        if len(step) == 1:
-            x = writer.conv(step[0], x, relu=True)
-            continue
-        first, second = step
-        y = writer.conv(first, x, relu=True)
-        y = writer.conv(second, y, relu=False)
-        y = writer.emit("Add", f"{second.name}.add", [y, x])
-        x = writer.emit("Relu", f"{second.name}.relu", [y])
+    x = writer.steps(steps, "0")
     x, dims = writer.to_map(x, is_xyz)
-    graph = writer.body + field(2, "scn") + field(11, value_info("0", ["voxels", num_in], half))
-    graph += field(12, value_info(x, dims, half))
-    model = field(1, 8) + field(2, "det_post") + field(7, graph)
-    model += field(8, field(1, "ai.onnx") + field(2, 11))
-    if point_channels:
-        model += field(14, field(1, "point_channels") + field(2, " ".join(names)))
-    return model, dims
+    return write_model(writer, num_in, [(x, dims)], point_channels), dims
 
 
 def arguments():
@@ -376,7 +185,7 @@ def arguments():
     add("--half", action="store_true",
         help="write f16, which NVIDIA's runtime needs; f32 otherwise")
     add("--layout", choices=LAYOUTS, help="order of the weights, where shapes do not tell it")
-    add("--bn-eps", type=float, default=1e-3, help="epsilon of batch normalization (%(default)s)")
+    add("--bn-eps", type=float, default=1e-3, help="epsilon of batch normalization (%(default)s); 1e-5 in the head of VoxelNeXt")
     add("--down-padding", nargs="+", metavar="Z,Y,X",
         help="padding of each 3x3x3 strided convolution (1,1,1 but for the last, 0,1,1)")
     add("--last-padding", type=int, default=0,
@@ -391,6 +200,14 @@ def main():
     options = arguments()
     try:
         state = load_state(options.checkpoint)
+        if is_voxelnext(state):
+            if options.dense or options.down_padding or options.last_padding:
+                raise ExportError("VoxelNeXt has no --dense, --down-padding and --last-padding")
+            model, outputs = write_voxelnext(state, options)
+            with open(options.encoder, "wb") as file:
+                file.write(model)
+            print(f"{options.encoder}: {len(model)} bytes, outputs {' '.join(outputs)}")
+            return
         steps, is_xyz = read_encoder(state, options)
         model, dims = write_scn(
             steps, is_xyz, options.grid, options.point_channels, options.half

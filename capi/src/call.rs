@@ -117,6 +117,8 @@ unsafe impl Sync for Address {}
 unsafe impl Send for ConstText {}
 // SAFETY: as above.
 unsafe impl<T> Send for Const<T> {}
+// SAFETY: addresses, which only the caller reads.
+unsafe impl<T> Sync for Const<T> {}
 // SAFETY: as above, and read only in a call.
 unsafe impl<T> Send for In<T> {}
 // SAFETY: as above.

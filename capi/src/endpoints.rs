@@ -6,15 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use det_post::Result;
 use det_post_ros::SetResult;
 use det_post_ros::middleware::{
-    Handler, InputKind, MiddlewareEvent, Received, Receiver, Request, Response, StampGaps, Switch,
-    Watcher,
+    Handler, InputKind, MiddlewareEvent, Received, Receiver, Request, Response, StampGaps, Watcher,
 };
 
 /// The receivers of subscriptions and the switches by number, and the services of the node.
 #[derive(Default)]
 pub(super) struct Endpoints {
     pub(super) receivers: Mutex<BTreeMap<u64, Arc<Mutex<Input>>>>,
-    pub(super) switches: Mutex<BTreeMap<u64, Arc<Switch>>>,
+    pub(super) switches: Mutex<BTreeMap<u64, Arc<Handler>>>,
     pub(super) watcher: Mutex<Option<Watcher>>,
     pub(super) handler: OnceLock<Handler>,
 }
@@ -57,7 +56,10 @@ impl Endpoints {
     /// Sets a switch; `None` for the number of none.
     pub(super) fn set_switch(&self, number: u64, is_on: bool) -> Option<SetResult> {
         let switch = lock(&self.switches).get(&number).cloned()?;
-        Some(switch(is_on))
+        match switch(Request::SetSwitch(is_on)) {
+            Response::SetResult(result) => Some(result),
+            _ => None,
+        }
     }
 
     /// Answers a request to a service of the node; `None` before it serves any.

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use det_post::{Error, ErrorKind, Result};
 use det_post_ros::middleware::{
-    Handler, InputKind, Middleware, Publisher, Receiver, StampGaps, Subscription, Switch, Watcher,
+    Handler, InputKind, Middleware, Publisher, Receiver, ServiceKind, StampGaps, Subscription,
+    Watcher,
 };
 use det_post_ros::{Durability, Qos as RosQos, Reliability};
 
@@ -287,14 +288,21 @@ impl Middleware for GraphMiddleware {
             .map_err(|_| Error::new(ErrorKind::Middleware, STAGE, "services are served already"))
     }
 
-    fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()> {
+    fn serve_named(&mut self, kind: ServiceKind, name: &str, handler: Handler) -> Result<()> {
+        if kind != ServiceKind::SetSwitch {
+            let of = kind.type_name();
+            tracing::warn!(
+                "{name}: a component does not serve {of}; set the parameter in its place"
+            );
+            return Ok(());
+        }
         let serve_switch = self.graph.gate.call(|functions| functions.serve_switch).flatten();
         let serve_switch = serve_switch.ok_or_else(|| {
             let message = format!("{name}: graph.serve_switch is null");
             Error::new(ErrorKind::Middleware, STAGE, message)
         })?;
         let number = self.number();
-        lock(&self.endpoints.switches).insert(number, Arc::new(set));
+        lock(&self.endpoints.switches).insert(number, Arc::new(handler));
         let full_name = text(name);
         let created = self
             .graph

@@ -9,8 +9,8 @@
 //!   on an object that another thread is using.
 //! - [`status`]: errors by number. [`log`]: the log of the library.
 //! - [`configuration`], [`frame`], [`detections`], [`report`], [`detector`]: detectors.
-//! - [`workspace`], [`suppression`], [`letterbox`], [`voxels`], [`decoding`], [`sparse`]:
-//!   operations. [`views`], [`view_arrays`]: decoders of feature
+//! - [`workspace`], [`suppression`], [`letterbox`], [`voxels`], [`decoding`]: operations.
+//!   [`sites`], [`rulebooks`], [`sparse_weights`], [`sparse`]: sparse convolution. [`views`], [`view_arrays`]: decoders of feature
 //!   maps.
 //! - [`node`], [`graph`]: the live node in a ROS graph of the caller.
 //!
@@ -39,8 +39,13 @@ pub mod letterbox;
 pub mod log;
 pub mod node;
 pub mod report;
+pub mod rulebooks;
+pub mod sites;
 pub mod sparse;
+pub mod sparse_arrays;
 mod sparse_gpu;
+mod sparse_memory;
+pub mod sparse_weights;
 pub mod status;
 pub mod suppression;
 pub mod tensors;

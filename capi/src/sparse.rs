@@ -1,321 +1,287 @@
-//! Sparse convolution.
+//! Sparse convolution, pooling and maps over rulebooks that layers share.
 
-use det_post_ops::arrays::sparse::{cells as cells_of, rows_of_sites};
-use det_post_ops::device::cuda::Stream;
-use det_post_ops::sparse::conv::{
-    ConvParameters, Epilogue, PackedWeights, Precision, Workspace as Threads, sparse_conv,
-};
-use det_post_ops::sparse::rulebook::{
-    Geometry, Mode, SiteGrid, Sites, Table, fill_table, output_sites, sites_of_coordinates,
-};
+use det_post_ops::arrays::sparse::input_rows;
+use det_post_ops::sparse::conv::{Epilogue, Precision, sparse_conv};
+use det_post_ops::sparse::max_pool::sparse_max_pool;
+use det_post_ops::sparse::to_map::{map_shape, to_map};
+use det_post_types::{ElementType, Tensor};
 
 use super::call::{Call, Const, In, Out, run};
-use super::gpu::{Gpu, values_of};
-use super::sparse_gpu::{Arrays, Layer, OnGpu};
+use super::rulebooks::{Joined, Pairs, Rulebook};
+use super::sites::{Cells, Level, Sites, elsewhere};
+use super::sparse_arrays::{SparseFeatures, SparseMap, SparsePairs, SparseResult, on_host};
+use super::sparse_gpu::Layer;
+use super::sparse_memory::{Made, Place};
+use super::sparse_weights::{Packed, SparseWeights, Weights};
 use super::status::{Failure, Status};
 use super::workspace::{Opened, WORKSPACES, Workspace};
 
-/// `sparse_convolution.mode`: the output has the sites of the input; the kernel is odd, the
-/// stride 1 and the padding not read.
-pub const SPARSE_SUBMANIFOLD: u32 = 0;
-/// `sparse_convolution.mode`: the output has every cell with a site under its kernel.
-pub const SPARSE_STRIDED: u32 = 1;
-/// `sparse_convolution.mode`: the output has every cell that a site reaches.
-pub const SPARSE_TRANSPOSED: u32 = 2;
-
-/// `sparse_convolution.precision`: float32, equal on CPU and GPU.
-pub const PRECISION_F32: u32 = 0;
-/// `sparse_convolution.precision`: products of TensorFloat-32.
-pub const PRECISION_TF32: u32 = 1;
-/// `sparse_convolution.precision`: products and outputs of float16.
-pub const PRECISION_F16: u32 = 2;
-/// `sparse_convolution.precision`: products and outputs of bfloat16.
-pub const PRECISION_BF16: u32 = 3;
-
-/// A sparse convolution. Axes are in the order of the coordinates.
+/// A sparse convolution of a layer.
 #[repr(C)]
 pub struct SparseConvolution {
-    /// One of `DET_POST_SPARSE_…`.
-    pub mode: u32,
-    /// One of `DET_POST_PRECISION_…`. Sums are float32 always.
-    pub precision: u32,
-    /// Number of scenes.
-    pub batch_size: u32,
-    /// Cells of the input along the three axes.
-    pub grid_size: [u32; 3],
-    /// Taps per axis, 1 to 15.
-    pub kernel: [u32; 3],
-    /// Cells of the input from one output cell to the next.
-    pub stride: [u32; 3],
-    /// Cells added in front of and behind the input.
-    pub padding: [u32; 3],
-    /// Cells of the input from one tap to the next.
-    pub dilation: [u32; 3],
-    /// Of `…_TRANSPOSED`: cells added behind the output.
-    pub output_padding: [u32; 3],
+    /// Which sites it joins.
+    pub rulebook: Rulebook,
+    /// Its weights, of as many taps.
+    pub weights: SparseWeights,
+    /// `[sites of the output, output channels]` that are added before the ReLU, or `NULL`.
+    pub residual: In<f32>,
     /// 1 if negative results become 0, else 0.
     pub has_relu: u32,
-    /// Channels of the input.
-    pub num_input_channels: usize,
-    /// Channels of the output.
-    pub num_output_channels: usize,
-    /// `[output channels, taps, input channels]`, where tap k0, k1, k2 is number
-    /// `(k0 * kernel[1] + k1) * kernel[2] + k2`. In host memory, whatever the device.
-    pub weights: In<f32>,
-    /// `[output channels]`, or `NULL`. In host memory, whatever the device.
-    pub bias: In<f32>,
-    /// The maximum number of sites of the output; 0 is no limit.
-    pub max_sites: usize,
     /// For later versions; 0.
-    pub reserved: [u64; 4],
+    pub reserved: u32,
 }
 
-/// Features at sites of a grid.
+/// How features become a dense map.
 #[repr(C)]
-pub struct SparseFeatures {
-    /// Per site: scene, then the cell along the three axes.
-    pub coordinates: In<i32>,
-    /// `[sites, channels]`.
-    pub features: In<f32>,
-    /// Number of sites.
-    pub num_sites: usize,
-}
-
-/// The result of a sparse convolution: sites in ascending order of scene and cell.
-#[repr(C)]
-pub struct SparseResult {
-    /// Per site: scene, then the cell along the three axes.
-    pub coordinates: Const<u32>,
-    /// `[sites, output channels]`.
-    pub features: Const<f32>,
-    /// Number of sites.
-    pub num_sites: usize,
-    /// Cells of the output along the three axes.
-    pub grid_size: [u32; 3],
-    /// Sites of the input outside the grid or the batch, which are not read.
-    pub num_outside: usize,
-    /// Sites of the input at a cell that an earlier one has, which are not read.
-    pub num_duplicates: usize,
-    /// Sites of the output over `max_sites`.
-    pub num_over_capacity: usize,
-}
-
-/// The memory of sparse convolutions.
-pub(super) struct Memory {
-    threads: Threads,
-    sorted: Vec<f32>,
-    coordinates: Vec<u32>,
-    features: Vec<f32>,
-    on_gpu: OnGpu,
-    public: Option<SparseResult>,
-}
-
-impl Default for Memory {
-    fn default() -> Self {
-        let num_threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            threads: Threads::new(num_threads),
-            sorted: Vec::new(),
-            coordinates: Vec::new(),
-            features: Vec::new(),
-            on_gpu: OnGpu::default(),
-            public: None,
-        }
-    }
+pub struct SparseMapping {
+    /// The sites of the features.
+    pub sites: Sites,
+    /// The axes of the grid that become depth, row and column: 0, 1, 2 in some order.
+    pub axes: [u32; 3],
+    /// For later versions; 0.
+    pub reserved: u32,
 }
 
 impl SparseConvolution {
-    fn mode(&self) -> Result<Mode, Failure> {
-        if self.reserved != [0; 4] {
-            return Err(Failure::argument("convolution.reserved is not 0"));
-        }
-        match self.mode {
-            SPARSE_SUBMANIFOLD => Ok(Mode::Submanifold),
-            SPARSE_STRIDED => Ok(Mode::Strided),
-            SPARSE_TRANSPOSED => Ok(Mode::Transposed),
-            other => Err(Failure::argument(format!("convolution.mode {other} is not known"))),
-        }
-    }
-
-    fn precision(&self) -> Result<Precision, Failure> {
-        match self.precision {
-            PRECISION_F32 => Ok(Precision::F32),
-            PRECISION_TF32 => Ok(Precision::Tf32),
-            PRECISION_F16 => Ok(Precision::F16),
-            PRECISION_BF16 => Ok(Precision::Bf16),
-            other => Err(Failure::argument(format!("convolution.precision {other} is not known"))),
-        }
-    }
-
-    fn geometry(&self, mode: Mode) -> Result<Geometry, Failure> {
-        let Self { kernel, stride, padding, dilation, .. } = *self;
-        let geometry = Geometry { kernel, stride, padding, dilation };
-        geometry.check(mode)?;
-        Ok(geometry)
-    }
-
-    fn parameters<'call>(
+    fn run(
         &self,
-        call: &'call Call,
-        geometry: &Geometry,
-    ) -> Result<ConvParameters<'call>, Failure> {
-        let sizes = [self.num_output_channels, geometry.num_taps(), self.num_input_channels];
-        let num = sizes.iter().fold(1_usize, |num, &size| num.saturating_mul(size));
-        let weights = call.slice(self.weights, num, "convolution.weights")?;
-        let bias = call.slice_or_null(self.bias, sizes[0], "convolution.bias")?;
-        Ok(ConvParameters::new(sizes, weights, bias)?)
-    }
-
-    fn input_grid(&self) -> Result<SiteGrid, Failure> {
-        Ok(SiteGrid::new(self.batch_size, self.grid_size)?)
-    }
-
-    fn output_grid(&self, geometry: &Geometry, mode: Mode) -> Result<SiteGrid, Failure> {
-        let shape = match mode {
-            Mode::Submanifold | Mode::Inverse => self.grid_size,
-            Mode::Strided => geometry.strided_shape(self.grid_size)?,
-            Mode::Transposed => geometry.transposed_shape(self.grid_size, self.output_padding)?,
-        };
-        Ok(SiteGrid::new(self.batch_size, shape)?)
-    }
-
-    /// The most sites of the output.
-    fn max_sites(&self) -> usize {
-        if self.max_sites == 0 { usize::MAX } else { self.max_sites }
-    }
-
-    /// The sites of the output, and how many are over the limit.
-    fn output(
-        &self,
-        input: &Sites,
-        geometry: &Geometry,
-        mode: Mode,
-    ) -> Result<(Sites, usize), Failure> {
-        if matches!(mode, Mode::Submanifold | Mode::Inverse) {
-            return Ok((input.clone(), 0));
-        }
-        let all = input.len().saturating_mul(geometry.num_taps());
-        let mut output = Sites::new(self.output_grid(geometry, mode)?, self.max_sites().min(all));
-        let counts = output_sites(input, geometry, mode, &mut output)?;
-        Ok((output, counts.num_over_capacity))
-    }
-}
-
-impl Memory {
-    fn convolve(
-        &mut self,
         call: &Call,
-        convolution: &SparseConvolution,
+        opened: &mut Opened,
+        (joined, weights): (&Joined, &mut Weights),
         input: &SparseFeatures,
     ) -> Result<Const<SparseResult>, Failure> {
-        let mode = convolution.mode()?;
-        let geometry = convolution.geometry(mode)?;
-        let precision = convolution.precision()?;
-        let weights = PackedWeights::new(&convolution.parameters(call, &geometry)?, precision)?;
-        let (num_sites, num_channels) = (input.num_sites, convolution.num_input_channels);
-        let cells = call.slice(input.coordinates, num_sites.saturating_mul(4), "coordinates")?;
-        let features =
-            call.slice(input.features, num_sites.saturating_mul(num_channels), "features")?;
-        let mut sites = Sites::new(convolution.input_grid()?, num_sites);
-        let mut rows = Vec::with_capacity(num_sites);
-        let entered = sites_of_coordinates(cells.as_chunks().0, &mut sites, &mut rows);
-        rows_of_sites(features, num_channels, &rows, &mut self.sorted);
-        let (output, num_over_capacity) = convolution.output(&sites, &geometry, mode)?;
-        let mut table = Table::new(&geometry, mode, output.len());
-        fill_table(&sites, &output, &mut table)?;
-        let Self { threads, sorted, coordinates, features, public, .. } = self;
-        features.clear();
-        features.resize(output.len() * weights.num_outputs(), 0.0);
-        let epilogue =
-            Epilogue { residual: None, relu: convolution.has_relu != 0, stored: precision };
-        sparse_conv(sorted, &table, &weights, epilogue, threads, features)?;
-        coordinates.clear();
-        coordinates.extend(cells_of(&output).flatten());
+        if self.reserved != 0 || self.has_relu > 1 {
+            return Err(Failure::argument("convolution.has_relu is 0 or 1, reserved 0"));
+        }
+        let (num_taps, needed) = (weights.num_taps, joined.num_taps());
+        if num_taps != needed {
+            let message = format!("weights: {num_taps} taps; the rulebook has {needed}");
+            return Err(Failure::argument(message));
+        }
+        let made = self.made(call, opened, (joined, weights), input)?;
+        let Weights { outcome, public, num_outputs, .. } = weights;
         Ok(Const::one(public.insert(SparseResult {
-            coordinates: Const::of(coordinates),
-            features: Const::of(features),
-            num_sites: output.len(),
-            grid_size: output.grid().shape(),
-            num_outside: entered.num_outside,
-            num_duplicates: entered.num_duplicates,
-            num_over_capacity,
+            features: outcome.keep(made),
+            num_sites: joined.output.len(),
+            num_channels: *num_outputs,
         })))
     }
-}
 
-impl Memory {
-    fn convolve_on(
-        &mut self,
-        gpu: &Gpu,
+    fn made(
+        &self,
         call: &Call,
-        convolution: &SparseConvolution,
+        opened: &mut Opened,
+        (joined, weights): (&Joined, &mut Weights),
         input: &SparseFeatures,
-    ) -> Result<Const<SparseResult>, Failure> {
-        let mode = convolution.mode()?;
-        let geometry = convolution.geometry(mode)?;
-        let layer = Layer {
-            mode,
-            geometry,
-            input: convolution.input_grid()?,
-            output: convolution.output_grid(&geometry, mode)?,
-            parameters: convolution.parameters(call, &geometry)?,
-            precision: convolution.precision()?,
-            max_sites: convolution.max_sites(),
-        };
-        let SparseFeatures { coordinates, features, num_sites } = *input;
-        let num_channels = convolution.num_input_channels;
-        let arrays = |stream: &Stream| {
-            Ok(Arrays {
-                coordinates: values_of(
-                    call,
-                    stream,
-                    coordinates.bits(),
-                    num_sites.saturating_mul(4),
-                )?,
-                features: values_of(
-                    call,
-                    stream,
-                    features,
-                    num_sites.saturating_mul(num_channels),
-                )?,
-            })
-        };
-        let of = (num_sites, convolution.has_relu != 0);
-        let found = self.on_gpu.convolve(gpu, &layer, of, arrays)?;
-        Ok(Const::one(self.public.insert(SparseResult {
-            coordinates: Const::on_device(found.coordinates),
-            features: Const::on_device(found.features),
-            num_sites: found.num_sites,
-            grid_size: layer.output.shape(),
-            num_outside: found.entered.num_outside,
-            num_duplicates: found.entered.num_duplicates,
-            num_over_capacity: found.num_over_capacity,
-        })))
+    ) -> Result<Made, Failure> {
+        let Weights { packed, precision, num_inputs, num_outputs, outcome, .. } = weights;
+        let (precision, num_outputs, relu) = (*precision, *num_outputs, self.has_relu == 1);
+        let rows = input.rows(&joined.input, Some(*num_inputs))?;
+        let Joined { table, input: from, output: to, .. } = joined;
+        match (packed, table, (&from.cells, &to.cells), Place::of(opened)?) {
+            (
+                Packed::Host(packed),
+                Pairs::Host(table),
+                (Cells::Host { rows: order, .. }, _),
+                Place::Host(memory),
+            ) => {
+                let values = on_host(call, rows, order, &mut memory.sorted)?;
+                let len = table.len() * num_outputs;
+                let residual = call.slice_or_null(self.residual, len, "convolution.residual")?;
+                // As a GPU stores it.
+                let stored: Option<Vec<f32>> = residual
+                    .filter(|_| matches!(precision, Precision::F16 | Precision::Bf16))
+                    .map(|values| values.iter().map(|&v| precision.round_stored(v)).collect());
+                let residual = stored.as_deref().or(residual);
+                let epilogue = Epilogue { residual, relu, stored: precision };
+                let mut out = outcome.next(len);
+                sparse_conv(values, table, packed, epilogue, &mut memory.threads, &mut out)?;
+                Ok(Made::Host(out))
+            }
+            (
+                Packed::Gpu(packed),
+                Pairs::Gpu(table),
+                (Cells::Gpu(from), Cells::Gpu(to)),
+                Place::Gpu(gpu, caller),
+            ) => {
+                let residual = (!self.residual.is_null()).then_some(self.residual);
+                let layer = Layer { weights: packed, precision, num_outputs, relu, residual };
+                Ok(Made::Gpu(gpu.convolve(call, caller, (from, rows), (table, to), layer)?))
+            }
+            _ => Err(elsewhere("rulebook")),
+        }
     }
 }
 
-/// Convolves features at the sites of a grid. On a GPU a workspace keeps the packed weights and
-/// the memory of the last convolution, and uses them again if weights and settings are the same:
-/// open a workspace per layer. Without `max_sites` there is memory for as many sites as the taps of
-/// all sites of the input can reach.
+fn pooled(
+    call: &Call,
+    opened: &mut Opened,
+    joined: &Joined,
+    features: &SparseFeatures,
+) -> Result<Const<SparseResult>, Failure> {
+    let rows = features.rows(&joined.input, None)?;
+    let (num_sites, num_channels) = (joined.output.len(), rows.num_channels);
+    let Joined { table, input: from, output: to, .. } = joined;
+    let len = if opened.gpu.is_none() { num_sites.saturating_mul(num_channels) } else { 0 };
+    let mut out = opened.sparse.pooled.next(len);
+    let made = match (table, (&from.cells, &to.cells), Place::of(opened)?) {
+        (Pairs::Host(table), (Cells::Host { rows: order, .. }, _), Place::Host(memory)) => {
+            let values = on_host(call, rows, order, &mut memory.sorted)?;
+            sparse_max_pool(values, table, num_channels, &mut out)?;
+            Made::Host(out)
+        }
+        (Pairs::Gpu(table), (Cells::Gpu(from), Cells::Gpu(to)), Place::Gpu(gpu, caller)) => {
+            Made::Gpu(gpu.pooled(call, caller, (from, rows), (table, to))?)
+        }
+        _ => return Err(elsewhere("rulebook")),
+    };
+    let features = opened.sparse.pooled.keep(made);
+    let result = SparseResult { features, num_sites, num_channels };
+    Ok(Const::one(opened.sparse.public.pooled.insert(result)))
+}
+
+impl SparseMapping {
+    fn run(
+        &self,
+        call: &Call,
+        opened: &mut Opened,
+        level: &Level,
+        features: &SparseFeatures,
+    ) -> Result<Const<SparseMap>, Failure> {
+        if self.reserved != 0 {
+            return Err(Failure::argument("mapping.reserved is not 0"));
+        }
+        let rows = features.rows(level, None)?;
+        let axes = self.axes.map(|axis| axis as usize);
+        let shape = map_shape(level.grid(), axes, rows.num_channels)?;
+        let made = match (&level.cells, Place::of(opened)?) {
+            (Cells::Host { sites, rows: order }, Place::Host(memory)) => {
+                let values = on_host(call, rows, order, &mut memory.sorted)?;
+                let mut map = Tensor::zeros(ElementType::F32, &shape)?;
+                to_map(values, sites, axes, rows.num_channels, &mut map)?;
+                match map {
+                    Tensor::F32 { values, .. } => Made::Host(values),
+                    Tensor::F16 { .. } => return Err(elsewhere("map")),
+                }
+            }
+            (Cells::Gpu(sites), Place::Gpu(gpu, caller)) => {
+                Made::Gpu(gpu.map(call, caller, (sites, rows), axes, shape)?)
+            }
+            _ => return Err(elsewhere("sites")),
+        };
+        let values = opened.sparse.map.keep(made);
+        Ok(Const::one(opened.sparse.public.map.insert(SparseMap { values, shape })))
+    }
+}
+
+fn pairs_of(opened: &mut Opened, joined: &Joined) -> Result<Const<SparsePairs>, Failure> {
+    let (num_taps, num_sites) = (joined.num_taps(), joined.output.len());
+    // Rows are below 2^29.
+    let (table, block) = match (&joined.table, Place::of(opened)?) {
+        (Pairs::Host(table), Place::Host(_)) => {
+            (input_rows(table).map(|row| row.map_or(-1, |row| row as i32)).collect(), None)
+        }
+        (Pairs::Gpu(table), Place::Gpu(gpu, caller)) => {
+            let (block, rows) = gpu.pairs(caller, table, num_sites)?;
+            (rows.into_iter().map(|row| row as i32).collect(), Some(block))
+        }
+        _ => return Err(elsewhere("rulebook")),
+    };
+    let public = &mut opened.sparse.public;
+    public.table = table;
+    public.table_on_gpu = block;
+    let num = |tap: &[i32]| tap.iter().filter(|&&row| row >= 0).count();
+    public.num_pairs.clear();
+    public.num_pairs.extend(public.table.chunks_exact(num_sites.max(1)).map(num));
+    public.num_pairs.resize(num_taps, 0);
+    let table = match &public.table_on_gpu {
+        Some(block) => Const::on_device(block.address()),
+        None => Const::of(&public.table),
+    };
+    Ok(Const::one(public.pairs.insert(SparsePairs {
+        table,
+        num_pairs: Const::of(&public.num_pairs),
+        num_taps,
+        num_sites,
+        num_input_sites: joined.input.len(),
+    })))
+}
+
+/// Convolves features of the sites of a rulebook's input. Never waits on a GPU. The result is memory of the
+/// weights, valid until the next call with them.
 #[unsafe(no_mangle)]
 pub extern "C" fn det_post_workspace_sparse_convolve(
     workspace: Workspace,
     convolution: In<SparseConvolution>,
-    input: In<SparseFeatures>,
+    features: In<SparseFeatures>,
     result: Out<Const<SparseResult>>,
 ) -> Status {
     run(workspace.id, |call| {
         call.check_out(result, "result")?;
-        let (convolution, input) =
-            (call.one(convolution, "convolution")?, call.one(input, "input")?);
+        let convolution = call.one(convolution, "convolution")?;
+        let features = call.one(features, "features")?;
         let found = WORKSPACES.with(workspace.id, |opened| {
-            let Opened { gpu, sparse: memory, .. } = opened;
-            match gpu {
-                None => memory.convolve(call, convolution, input),
-                Some(gpu) => memory.convolve_on(gpu, call, convolution, input),
-            }
+            let joined = Joined::shared(convolution.rulebook, workspace.id)?;
+            Weights::with(convolution.weights, workspace.id, |weights| {
+                convolution.run(call, opened, (&joined, weights), features)
+            })
         })?;
         call.write(result, found, "result")
+    })
+}
+
+/// The largest features of the sites that a rulebook joins to each site of its output. A cell without a site
+/// counts as 0, as in spconv; a NaN stays. Never waits on a GPU.
+#[unsafe(no_mangle)]
+pub extern "C" fn det_post_workspace_sparse_max_pool(
+    workspace: Workspace,
+    rulebook: Rulebook,
+    features: In<SparseFeatures>,
+    result: Out<Const<SparseResult>>,
+) -> Status {
+    run(workspace.id, |call| {
+        call.check_out(result, "result")?;
+        let features = call.one(features, "features")?;
+        let found = WORKSPACES.with(workspace.id, |opened| {
+            let joined = Joined::shared(rulebook, workspace.id)?;
+            pooled(call, opened, &joined, features)
+        })?;
+        call.write(result, found, "result")
+    })
+}
+
+/// Writes features to the cells of their sites in a dense map. Never waits on a GPU.
+#[unsafe(no_mangle)]
+pub extern "C" fn det_post_workspace_sparse_to_map(
+    workspace: Workspace,
+    mapping: In<SparseMapping>,
+    features: In<SparseFeatures>,
+    map: Out<Const<SparseMap>>,
+) -> Status {
+    run(workspace.id, |call| {
+        call.check_out(map, "map")?;
+        let (mapping, features) = (call.one(mapping, "mapping")?, call.one(features, "features")?);
+        let found = WORKSPACES.with(workspace.id, |opened| {
+            let level = Level::shared(mapping.sites, workspace.id)?;
+            mapping.run(call, opened, &level, features)
+        })?;
+        call.write(map, found, "map")
+    })
+}
+
+/// The pairs of a rulebook, to be looked at. Waits on a GPU.
+#[unsafe(no_mangle)]
+pub extern "C" fn det_post_workspace_sparse_pairs(
+    workspace: Workspace,
+    rulebook: Rulebook,
+    pairs: Out<Const<SparsePairs>>,
+) -> Status {
+    run(workspace.id, |call| {
+        call.check_out(pairs, "pairs")?;
+        let found = WORKSPACES.with(workspace.id, |opened| {
+            let joined = Joined::shared(rulebook, workspace.id)?;
+            pairs_of(opened, &joined)
+        })?;
+        call.write(pairs, found, "pairs")
     })
 }

@@ -1,211 +1,356 @@
-//! Sparse convolution of arrays in the memory of a GPU.
+//! Sparse operations in the memory of a GPU. All work of a workspace is on one stream, so that
+//! memory of a closed object serves the next one without a wait.
 
-use det_post::Result;
-use det_post_ops::arrays::sparse::cuda::Workspace;
-use det_post_ops::device::cuda::{DeviceBuffer, In, Out, Stream};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use det_post::{Error, ErrorKind, Result};
+use det_post_ops::arrays::sparse::cuda::Workspace as Arrays;
+use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, DeviceValues, Out, Stream};
 use det_post_ops::sparse::conv::cuda::{Convolution, DeviceFeatures};
 use det_post_ops::sparse::conv::{ConvParameters, Precision};
+use det_post_ops::sparse::max_pool::cuda::Workspace as Pool;
 use det_post_ops::sparse::rulebook::cuda::{DeviceSites, DeviceTable};
 use det_post_ops::sparse::rulebook::{EntranceCounts, Geometry, Mode, SiteGrid};
+use det_post_ops::sparse::to_map::cuda::Workspace as Maps;
 
-use super::gpu::{Gpu, finish, in_order, rounded_up};
+use super::call::{Call, In as Values};
+use super::gpu::{in_order, values_of};
+use super::sites::SiteRows;
 
-/// A convolution between the levels of two grids.
-#[derive(Clone, Copy)]
-pub(super) struct Layer<'a> {
-    pub(super) mode: Mode,
-    pub(super) geometry: Geometry,
-    pub(super) input: SiteGrid,
-    /// The grid of the output; of the input if the mode is submanifold.
-    pub(super) output: SiteGrid,
-    pub(super) parameters: ConvParameters<'a>,
-    pub(super) precision: Precision,
-    /// The most sites of the output.
-    pub(super) max_sites: usize,
+/// The kernels of a workspace and the memory of its objects.
+pub(super) struct SparseGpu {
+    stream: Stream,
+    arrays: Arrays,
+    pool: Pool,
+    maps: Maps,
+    blocks: Arc<Blocks>,
 }
 
-/// Sites and features in the memory of a GPU.
-#[derive(Clone, Copy)]
-pub(super) struct Arrays<'a> {
-    /// Rows of 4, the bits of i32.
-    pub(super) coordinates: In<'a, u32>,
-    /// Rows of the channels of the input.
-    pub(super) features: In<'a, f32>,
+/// Memory that no object uses now. It is freed with the stream.
+struct Blocks {
+    stream: Stream,
+    free: Mutex<Vec<DeviceBuffer<u8>>>,
 }
 
-/// Addresses of the result, and its counts.
-pub(super) struct Found {
-    pub(super) coordinates: u64,
-    pub(super) features: u64,
-    pub(super) num_sites: usize,
-    pub(super) entered: EntranceCounts,
-    pub(super) num_over_capacity: usize,
+/// Memory of an object, which serves others after it.
+pub(super) struct Block {
+    memory: Option<DeviceBuffer<u8>>,
+    address: u64,
+    blocks: Arc<Blocks>,
 }
 
-/// The memory of sparse convolutions on a GPU: that of the last one.
-#[derive(Default)]
-pub(super) struct OnGpu(Option<Session>);
-
-impl OnGpu {
-    /// Convolves arrays of up to `num_sites` sites, which `arrays` borrows for a stream.
-    pub(super) fn convolve<'a>(
-        &mut self,
-        gpu: &Gpu,
-        layer: &Layer<'_>,
-        (num_sites, has_relu): (usize, bool),
-        arrays: impl FnOnce(&Stream) -> Result<Arrays<'a>>,
-    ) -> Result<Found> {
-        let session = match self.0.take() {
-            Some(of_before) if of_before.fits(layer, num_sites) => self.0.insert(of_before),
-            other => {
-                let before = other.as_ref().map(|of_before| of_before.arrays.stream());
-                before.map(|stream| finish(stream, gpu.caller)).transpose()?;
-                drop(other);
-                self.0.insert(Session::new(&gpu.stream()?, layer, rounded_up(num_sites))?)
-            }
+impl Blocks {
+    /// Memory for so many bytes, of a size that is a power of two.
+    fn take(self: &Arc<Self>, num_bytes: usize) -> Result<Block> {
+        let size = num_bytes.max(1024).checked_next_power_of_two().unwrap_or(num_bytes);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = match free.iter().position(|of| of.len() == size) {
+            Some(at) => free.swap_remove(at),
+            None => DeviceBuffer::zeros(&self.stream, size)?,
         };
-        let stream = session.arrays.stream().clone();
-        let arrays = arrays(&stream)?;
-        in_order(&stream, gpu.caller, || session.run(arrays, has_relu))
+        drop(free);
+        let address = memory.address();
+        Ok(Block { memory: Some(memory), address, blocks: Arc::clone(self) })
     }
 }
 
-/// Kernels, packed weights and memory of a layer for up to `capacity` sites of the input. What
-/// depends on the number of sites of the output grows to the largest call.
-struct Session {
-    mode: Mode,
-    geometry: Geometry,
-    precision: Precision,
-    max_sites: usize,
-    sizes: [usize; 3],
-    /// Weights, then the bias, by which a call recognizes them.
-    weights: Vec<f32>,
-    has_bias: bool,
-    capacity: usize,
-    arrays: Workspace,
-    convolution: Convolution,
-    input: DeviceSites,
-    output: Option<DeviceSites>,
-    output_grid: SiteGrid,
+impl Block {
+    /// All of the memory, to be split.
+    fn memory(&self) -> Result<DeviceBuffer<u8>> {
+        let ended = || Error::new(ErrorKind::Device, "sparse", "memory that was given back");
+        self.memory.as_ref().ok_or_else(ended)?.on(&self.blocks.stream)
+    }
+
+    /// Its address on the GPU.
+    pub(super) fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let mut free = self.blocks.free.lock().unwrap_or_else(PoisonError::into_inner);
+        free.extend(self.memory.take());
+    }
+}
+
+/// Sites on a GPU.
+pub(super) struct GpuSites {
+    sites: DeviceSites,
+    /// The address of the cells.
+    pub(super) coordinates: u64,
+    /// The address of the rows of the coordinates.
+    pub(super) rows: u64,
+    _memory: [Block; 2],
+}
+
+impl GpuSites {
+    pub(super) fn len(&self) -> usize {
+        self.sites.capacity()
+    }
+
+    pub(super) fn grid(&self) -> &SiteGrid {
+        self.sites.grid()
+    }
+}
+
+/// Pairs on a GPU.
+pub(super) struct GpuTable {
     table: DeviceTable,
-    input_features: DeviceFeatures,
-    output_features: DeviceFeatures,
-    coordinates: DeviceBuffer<u32>,
-    features: DeviceBuffer<f32>,
+    _memory: Block,
 }
 
-fn sizes_of(parameters: &ConvParameters<'_>) -> [usize; 3] {
-    [parameters.num_outputs(), parameters.num_taps(), parameters.num_inputs()]
+/// Rows of features as kernels read and write them.
+struct Rows {
+    features: DeviceFeatures,
+    _memory: Block,
 }
 
-/// Weights, then the bias.
-fn values_of<'a>(parameters: &ConvParameters<'a>) -> impl Iterator<Item = &'a f32> {
-    parameters.weights().iter().chain(parameters.bias().unwrap_or_default())
+/// Rows of the caller.
+#[derive(Clone, Copy)]
+pub(super) struct RowsOf {
+    pub(super) values: Values<f32>,
+    /// Rows of the array.
+    pub(super) num_rows: usize,
+    pub(super) num_channels: usize,
+    /// Whether they have the order of the coordinates that the sites were made of.
+    pub(super) is_by_coordinates: bool,
 }
 
-/// Memory for rows of features.
-fn rows(
-    stream: &Stream,
-    precision: Precision,
-    [num, channels]: [usize; 2],
-) -> Result<DeviceFeatures> {
-    DeviceFeatures::new(stream, precision, num.saturating_mul(DeviceFeatures::row_len(channels)))
+/// A convolution of a layer.
+#[derive(Clone, Copy)]
+pub(super) struct Layer<'a> {
+    pub(super) weights: &'a Convolution,
+    pub(super) precision: Precision,
+    pub(super) num_outputs: usize,
+    pub(super) relu: bool,
+    /// `[output sites, num_outputs]`.
+    pub(super) residual: Option<Values<f32>>,
 }
 
-impl Session {
-    fn new(stream: &Stream, layer: &Layer<'_>, capacity: usize) -> Result<Self> {
-        let Layer { mode, geometry, precision, max_sites, parameters, .. } = *layer;
-        let sizes @ [num_outputs, num_taps, num_inputs] = sizes_of(&parameters);
-        let most = max_sites.min(capacity.saturating_mul(num_taps));
-        let output = match mode {
-            Mode::Submanifold | Mode::Inverse => None,
-            Mode::Strided | Mode::Transposed => {
-                Some(DeviceSites::output(stream, layer.output, most)?)
-            }
-        };
-        let num_rows = rounded_up(0);
+impl SparseGpu {
+    /// Loads the kernels.
+    pub(super) fn new(stream: &Stream) -> Result<Self> {
+        let blocks = Blocks { stream: stream.clone(), free: Mutex::default() };
         Ok(Self {
-            mode,
-            geometry,
-            precision,
-            max_sites,
-            sizes,
-            weights: values_of(&parameters).copied().collect(),
-            has_bias: parameters.bias().is_some(),
-            capacity,
-            arrays: Workspace::new(stream)?,
-            convolution: Convolution::new(stream, &parameters, precision)?,
-            input: DeviceSites::input(stream, layer.input, capacity)?,
-            output,
-            output_grid: layer.output,
-            table: DeviceTable::new(stream, &geometry, mode, [capacity, num_rows])?,
-            input_features: rows(stream, precision, [capacity, num_inputs])?,
-            output_features: rows(stream, precision, [num_rows, num_outputs])?,
-            coordinates: DeviceBuffer::zeros(stream, 4 * num_rows)?,
-            features: DeviceBuffer::zeros(stream, num_rows.saturating_mul(num_outputs))?,
+            stream: stream.clone(),
+            arrays: Arrays::new(stream)?,
+            pool: Pool::new(stream)?,
+            maps: Maps::new(stream)?,
+            blocks: Arc::new(blocks),
         })
     }
 
-    fn fits(&self, layer: &Layer<'_>, num_sites: usize) -> bool {
-        let Layer { mode, geometry, precision, max_sites, ref parameters, .. } = *layer;
-        let values = values_of(parameters);
-        (self.mode, self.geometry, self.precision) == (mode, geometry, precision)
-            && (*self.input.grid(), self.output_grid) == (layer.input, layer.output)
-            && self.max_sites == max_sites
-            && (self.sizes, self.has_bias) == (sizes_of(parameters), parameters.bias().is_some())
-            && self.capacity >= num_sites
-            && self.weights.iter().zip(values).all(|(a, b)| a.to_bits() == b.to_bits())
+    /// Packs weights, in memory that is freed with them.
+    pub(super) fn weights(
+        &self,
+        parameters: &ConvParameters<'_>,
+        precision: Precision,
+    ) -> Result<Convolution> {
+        Convolution::new(&self.stream.with_own_memory(), parameters, precision)
     }
 
-    /// Makes the levels, waits for their numbers of sites, and queues the rest.
-    fn run(&mut self, arrays: Arrays<'_>, has_relu: bool) -> Result<Found> {
-        let [num_outputs, _, num_inputs] = self.sizes;
-        self.arrays.enqueue_input(arrays.coordinates, &mut self.input)?;
-        if let Some(output) = &mut self.output {
-            self.arrays.enqueue_output(&self.input, &self.geometry, self.mode, output)?;
-        }
-        let entered = self.input.fit_entrance()?;
-        let (mut num_sites, mut num_over_capacity) = (entered.num_sites, 0);
-        if let Some(output) = &mut self.output {
-            let reached = output.fit_output()?;
-            (num_sites, num_over_capacity) = (reached.num_sites, reached.num_over_capacity);
-        }
-        if num_sites > 0 {
-            self.grow([entered.num_sites, num_sites])?;
-            let stream = self.arrays.stream();
-            let output = self.output.as_ref().unwrap_or(&self.input);
-            self.arrays.enqueue_table(&self.input, output, &mut self.table)?;
-            self.arrays.enqueue_features(
-                (arrays.features, num_inputs),
-                Some(&self.input),
-                entered.num_sites,
-                &mut self.input_features,
-            )?;
-            let (levels, out) = ((&self.table, output), &mut self.output_features);
-            self.convolution.enqueue(&self.input_features, levels, None, has_relu, out)?;
-            let [features, _] = self.features.output(stream)?.split_at(num_sites * num_outputs);
-            self.arrays.enqueue_values(&self.output_features, num_outputs, features)?;
-            let [coordinates, _] = self.coordinates.output(stream)?.split_at(4 * num_sites);
-            self.arrays.enqueue_sites(output, coordinates, Out::empty())?;
-        }
-        let (coordinates, features) = (self.coordinates.address(), self.features.address());
-        Ok(Found { coordinates, features, num_sites, entered, num_over_capacity })
+    /// The sites of rows of coordinates.
+    pub(super) fn sites(
+        &self,
+        call: &Call,
+        caller: u64,
+        rows: &SiteRows,
+        (grid, capacity): (SiteGrid, usize),
+    ) -> Result<(GpuSites, EntranceCounts)> {
+        in_order(&self.stream, caller, || {
+            let len = rows.num_rows.saturating_mul(4);
+            let coordinates = values_of(call, &self.stream, rows.coordinates.bits(), len)?;
+            let (memory, mut sites) = self.level(grid, capacity, true)?;
+            self.arrays.enqueue_input(coordinates, &mut sites)?;
+            let counts = sites.fit_entrance()?;
+            Ok((self.with_arrays(memory, sites, true)?, counts))
+        })
     }
 
-    /// Memory for so many sites of the input and of the output, twice that of before where there
-    /// is less: what it replaces is freed with the session.
-    fn grow(&mut self, [num_inputs, num_outputs]: [usize; 2]) -> Result<()> {
-        let stream = self.arrays.stream();
-        let [channels, ..] = self.sizes;
-        let capacity = rounded_up(num_outputs);
-        if self.coordinates.len() < 4 * num_outputs {
-            let sizes = [self.capacity, capacity];
-            self.table = DeviceTable::new(stream, &self.geometry, self.mode, sizes)?;
-            self.output_features = rows(stream, self.precision, [capacity, channels])?;
-            self.features = DeviceBuffer::zeros(stream, capacity.saturating_mul(channels))?;
-            self.coordinates = DeviceBuffer::zeros(stream, 4 * capacity)?;
-        }
-        // There is memory, as for the coordinates.
-        self.table.resize([num_inputs, num_outputs]).map(drop)
+    /// The sites of a strided or transposed output, and how many are over the limit.
+    pub(super) fn reached(
+        &self,
+        caller: u64,
+        input: &GpuSites,
+        (geometry, mode): (&Geometry, Mode),
+        (grid, capacity): (SiteGrid, usize),
+    ) -> Result<(GpuSites, usize)> {
+        in_order(&self.stream, caller, || {
+            let (memory, mut sites) = self.level(grid, capacity, false)?;
+            self.arrays.enqueue_output(&input.sites, geometry, mode, &mut sites)?;
+            let counts = sites.fit_output()?;
+            Ok((self.with_arrays(memory, sites, false)?, counts.num_over_capacity))
+        })
+    }
+
+    fn level(
+        &self,
+        grid: SiteGrid,
+        capacity: usize,
+        is_input: bool,
+    ) -> Result<(Block, DeviceSites)> {
+        let memory = self.blocks.take(DeviceSites::num_bytes_for(&grid, capacity, is_input))?;
+        let sites = DeviceSites::in_memory(memory.memory()?, grid, capacity, is_input)?;
+        Ok((memory, sites))
+    }
+
+    /// Queues the writing of the arrays of sites.
+    fn with_arrays(&self, memory: Block, sites: DeviceSites, is_input: bool) -> Result<GpuSites> {
+        let lens = [4 * sites.capacity(), if is_input { sites.capacity() } else { 0 }];
+        let num_bytes =
+            Out::<u32>::num_carved_bytes(lens[0]) + Out::<u64>::num_carved_bytes(lens[1]);
+        let block = self.blocks.take(num_bytes)?;
+        let mut left = block.memory()?;
+        let mut coordinates = left.carve::<u32>(lens[0])?;
+        let mut rows = left.carve::<u64>(lens[1])?;
+        let stream = &self.stream;
+        self.arrays.enqueue_sites(&sites, coordinates.output(stream)?, rows.output(stream)?)?;
+        let (coordinates, rows) = (coordinates.address(), rows.address());
+        Ok(GpuSites { sites, coordinates, rows, _memory: [memory, block] })
+    }
+
+    /// The pairs between two levels.
+    pub(super) fn table(
+        &self,
+        caller: u64,
+        [input, output]: [&GpuSites; 2],
+        geometry: &Geometry,
+        mode: Mode,
+    ) -> Result<GpuTable> {
+        in_order(&self.stream, caller, || {
+            let num_words = DeviceTable::num_words_for(geometry, mode, output.len());
+            let memory = self.blocks.take(Out::<u32>::num_carved_bytes(num_words))?;
+            let words = memory.memory()?.carve(num_words)?;
+            let lens = [input.len(), output.len()];
+            let mut table = DeviceTable::in_memory(words, geometry, mode, lens)?;
+            self.arrays.enqueue_table(&input.sites, &output.sites, &mut table)?;
+            Ok(GpuTable { table, _memory: memory })
+        })
+    }
+
+    /// By tap and row of the output the row of the input, on the GPU and, after a wait, on the host.
+    pub(super) fn pairs(
+        &self,
+        caller: u64,
+        pairs: &GpuTable,
+        num_rows: usize,
+    ) -> Result<(Block, Vec<u32>)> {
+        in_order(&self.stream, caller, || {
+            let len = pairs.table.num_taps().saturating_mul(num_rows);
+            let block = self.blocks.take(Out::<u32>::num_carved_bytes(len))?;
+            let mut rows = block.memory()?.carve::<u32>(len)?;
+            self.arrays.enqueue_table_rows(&pairs.table, rows.output(&self.stream)?)?;
+            let on_host = rows.read()?;
+            Ok((block, on_host))
+        })
+    }
+
+    /// Rows in memory of this workspace.
+    fn rows(&self, num_rows: usize, num_channels: usize, precision: Precision) -> Result<Rows> {
+        let num_bytes = DeviceFeatures::num_bytes_for(num_rows, num_channels, precision);
+        let memory = self.blocks.take(num_bytes)?;
+        let features = DeviceFeatures::in_memory(memory.memory()?, precision)?;
+        Ok(Rows { features, _memory: memory })
+    }
+
+    /// Queues the writing of rows of the caller in the order of the sites.
+    fn rows_of(
+        &self,
+        call: &Call,
+        of: RowsOf,
+        sites: &GpuSites,
+        precision: Precision,
+    ) -> Result<Rows> {
+        let RowsOf { values, num_rows, num_channels, is_by_coordinates } = of;
+        let len = num_rows.saturating_mul(num_channels);
+        let values = values_of(call, &self.stream, values, len)?;
+        let mut rows = self.rows(sites.len(), num_channels, precision)?;
+        let order = is_by_coordinates.then_some(&sites.sites);
+        let of = (values, num_channels);
+        self.arrays.enqueue_features(of, order, sites.len(), &mut rows.features)?;
+        Ok(rows)
+    }
+
+    /// Queues the writing of all rows as an array of f32.
+    fn array_of(&self, rows: &Rows, num_rows: usize, num_channels: usize) -> Result<Block> {
+        let len = num_rows.saturating_mul(num_channels);
+        let block = self.blocks.take(Out::<f32>::num_carved_bytes(len))?;
+        let mut values = block.memory()?.carve::<f32>(len)?;
+        let out = values.output(&self.stream)?;
+        self.arrays.enqueue_values(&rows.features, num_channels, out)?;
+        Ok(block)
+    }
+
+    /// The output of a convolution, `[output sites, num_outputs]`.
+    pub(super) fn convolve(
+        &self,
+        call: &Call,
+        caller: u64,
+        (input, rows): (&GpuSites, RowsOf),
+        (table, output): (&GpuTable, &GpuSites),
+        layer: Layer<'_>,
+    ) -> Result<Block> {
+        let Layer { weights, precision, num_outputs, relu, residual } = layer;
+        in_order(&self.stream, caller, || {
+            let from = self.rows_of(call, rows, input, precision)?;
+            let added = residual.map(|values| {
+                let num_rows = output.len();
+                let of = RowsOf {
+                    values,
+                    num_rows,
+                    num_channels: num_outputs,
+                    is_by_coordinates: false,
+                };
+                self.rows_of(call, of, output, precision)
+            });
+            let added = added.transpose()?;
+            let mut to = self.rows(output.len(), num_outputs, precision)?;
+            if output.len() > 0 {
+                let added = added.as_ref().map(|rows| &rows.features);
+                let levels = (&table.table, &output.sites);
+                weights.enqueue(&from.features, levels, added, relu, &mut to.features)?;
+            }
+            self.array_of(&to, output.len(), num_outputs)
+        })
+    }
+
+    /// The pooled features of the output's sites.
+    pub(super) fn pooled(
+        &self,
+        call: &Call,
+        caller: u64,
+        (input, rows): (&GpuSites, RowsOf),
+        (table, output): (&GpuTable, &GpuSites),
+    ) -> Result<Block> {
+        let num_channels = rows.num_channels;
+        in_order(&self.stream, caller, || {
+            let from = self.rows_of(call, rows, input, Precision::F32)?;
+            let mut to = self.rows(output.len(), num_channels, Precision::F32)?;
+            let levels = (&table.table, &output.sites);
+            self.pool.enqueue(&from.features, num_channels, levels, &mut to.features)?;
+            self.array_of(&to, output.len(), num_channels)
+        })
+    }
+
+    /// The features of sites as a map of a shape.
+    pub(super) fn map(
+        &self,
+        call: &Call,
+        caller: u64,
+        (sites, rows): (&GpuSites, RowsOf),
+        axes: [usize; 3],
+        shape: [usize; 4],
+    ) -> Result<Block> {
+        in_order(&self.stream, caller, || {
+            let from = self.rows_of(call, rows, sites, Precision::F32)?;
+            let len = shape.iter().fold(1_usize, |len, &size| len.saturating_mul(size));
+            let block = self.blocks.take(Out::<f32>::num_carved_bytes(len))?;
+            let values = DeviceValues::F32(block.memory()?.carve(len)?);
+            let mut map = DeviceTensor::of(&shape, values)?;
+            let num_channels = rows.num_channels;
+            self.maps.enqueue(&from.features, &sites.sites, axes, num_channels, &mut map)?;
+            Ok(block)
+        })
     }
 }

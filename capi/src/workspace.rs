@@ -7,7 +7,7 @@ use super::call::{Address, Out, Text, run};
 use super::gpu::Gpu;
 use super::handles::Handles;
 use super::status::{Failure, Status};
-use super::{decoding, letterbox, sparse, suppression, voxels};
+use super::{decoding, letterbox, sparse_memory, suppression, voxels};
 
 /// An open workspace: a device, and the memory of operations on it. For parallel work, open one
 /// per thread.
@@ -27,7 +27,7 @@ pub(super) struct Opened {
     pub(super) letterbox: letterbox::Memory,
     pub(super) voxels: voxels::Memory,
     pub(super) decoding: decoding::Memory,
-    pub(super) sparse: sparse::Memory,
+    pub(super) sparse: sparse_memory::Memory,
 }
 
 pub(super) static WORKSPACES: Handles<Opened> = Handles::new("workspace", 2);

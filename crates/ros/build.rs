@@ -1,14 +1,15 @@
 //! Asks which services the sourced ROS 2 has types of.
 //!
 //! Sets the cfg `iron_services` where r2r generates the types of the services that
-//! nodes have from ROS 2 Iron on, and `std_srvs` where it generates those of that package.
+//! nodes have from ROS 2 Iron on, and `std_srvs` and `yolo_msgs` where it generates those of the
+//! package.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 
 fn main() {
-    println!("cargo:rustc-check-cfg=cfg(iron_services, std_srvs)");
+    println!("cargo:rustc-check-cfg=cfg(iron_services, std_srvs, yolo_msgs)");
     println!("cargo:rerun-if-changed=build.rs");
     if env::var_os("CARGO_FEATURE_ROS2").is_some() {
         ask_ros();
@@ -26,6 +27,7 @@ fn ask_ros() {
     for (cfg, package, service) in [
         ("iron_services", "type_description_interfaces", "GetTypeDescription"),
         ("std_srvs", "std_srvs", "SetBool"),
+        ("yolo_msgs", "yolo_msgs", "SetClasses"),
     ] {
         let file = Path::new("share").join(package).join(format!("srv/{service}.srv"));
         let has_file = |paths: OsString| env::split_paths(&paths).any(|p| p.join(&file).is_file());

@@ -131,7 +131,7 @@ impl Channels {
                         EncoderFacts::Pillars(_) => channels.pillar = Some(config),
                         EncoderFacts::Voxels(_) => channels.voxel = Some(config),
                         // Networks that are not trained here.
-                        EncoderFacts::None(_) => {}
+                        EncoderFacts::Sites(_) | EncoderFacts::None(_) => {}
                     },
                     ChannelKind::Surround(config) => channels.surround = Some(config),
                 }

@@ -42,7 +42,15 @@ pub const IMAGES: [(&str, &[&str]); 6] = [
     ),
     (
         "sparse",
-        &["sparse/rulebook", "arrays/sparse", "sparse/conv", "sparse/max_pool", "sparse/to_map"],
+        &[
+            "decode/sites",
+            "sparse/rulebook",
+            "arrays/sparse",
+            "sparse/conv",
+            "sparse/max_pool",
+            "sparse/merge",
+            "sparse/to_map",
+        ],
     ),
     (
         "camera",

@@ -4,6 +4,7 @@
 //   place   a thread per pillar writes the pillar's number to its cell
 //   write   a thread per cell writes all channels, those of its pillar or zero, and
 //           clears the cell for the next frame
+//   rows    the same with channels last: a thread per 8 channels of a cell
 // Reads: the rows of the pillars. Writes: every value of the map.
 
 #include <cuda_fp16.h>
@@ -13,6 +14,8 @@
 namespace scatter {
 
 constexpr uint32_t kThreads = 256;
+constexpr uint32_t kCellsPerBlock = 128;   // of rows
+constexpr uint32_t kChannelsPerThread = 8; // of rows
 
 // The structs in Rust: crates/ops/src/cloud/scatter/kernels.rs.
 struct PlaceArgs {
@@ -71,6 +74,43 @@ __device__ void write(const WriteArgs<From, To>& args) {
     }
 }
 
+template <typename From, typename To>
+__device__ void write_rows(const WriteArgs<From, To>& args) {
+    __shared__ uint32_t pillars[kCellsPerBlock];
+    const uint32_t first = blockIdx.x * kCellsPerBlock;
+    const uint32_t num_cells = min(kCellsPerBlock, args.num_cells - first);
+    // Several threads write a cell: all read its pillar before it is cleared.
+    if (threadIdx.x < num_cells) {
+        const uint32_t pillar = args.pillars[first + threadIdx.x];
+        if (pillar != 0) args.pillars[first + threadIdx.x] = 0;
+        pillars[threadIdx.x] = pillar > args.num_rows ? 0 : pillar;
+    }
+    __syncthreads();
+    const uint32_t threads_per_cell = args.num_channels / kChannelsPerThread;
+    To* out = args.map.data + static_cast<uint64_t>(first) * args.num_channels;
+    for (uint32_t i = threadIdx.x; i < num_cells * threads_per_cell; i += kThreads) {
+        const uint32_t pillar = pillars[i / threads_per_cell];
+        const uint32_t channel = i % threads_per_cell * kChannelsPerThread;
+        alignas(16) To values[kChannelsPerThread] = {};
+        if (pillar != 0) {
+            const From* row =
+                args.features.data + static_cast<uint64_t>(pillar - 1) * args.num_channels + channel;
+            alignas(16) From read[kChannelsPerThread];
+#pragma unroll
+            for (uint32_t word = 0; word < sizeof(read) / 16; ++word) {
+                reinterpret_cast<uint4*>(read)[word] = reinterpret_cast<const uint4*>(row)[word];
+            }
+#pragma unroll
+            for (uint32_t c = 0; c < kChannelsPerThread; ++c) convert(read[c], values[c]);
+        }
+#pragma unroll
+        for (uint32_t word = 0; word < sizeof(values) / 16; ++word) {
+            reinterpret_cast<uint4*>(out + i * kChannelsPerThread)[word] =
+                reinterpret_cast<const uint4*>(values)[word];
+        }
+    }
+}
+
 }  // namespace scatter
 
 extern "C" __global__ void __launch_bounds__(scatter::kThreads)
@@ -81,11 +121,15 @@ extern "C" __global__ void __launch_bounds__(scatter::kThreads)
     if (cell < args.pillars.len) args.pillars[cell] = voxel + 1;
 }
 
-// scatter_write_f32, scatter_write_f16, scatter_write_f32_to_f16, scatter_write_f16_to_f32.
+// scatter_write_f32, scatter_write_f16, scatter_write_f32_to_f16, scatter_write_f16_to_f32; scatter_rows_ likewise.
 #define SCATTER_WRITE(From, To, suffix)                                                     \
     extern "C" __global__ void __launch_bounds__(scatter::kThreads)                         \
         scatter_write_##suffix(const __grid_constant__ scatter::WriteArgs<From, To> args) { \
         scatter::write(args);                                                               \
+    }                                                                                       \
+    extern "C" __global__ void __launch_bounds__(scatter::kThreads)                         \
+        scatter_rows_##suffix(const __grid_constant__ scatter::WriteArgs<From, To> args) {  \
+        scatter::write_rows(args);                                                          \
     }
 
 SCATTER_WRITE(float, float, f32)

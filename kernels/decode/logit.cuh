@@ -1,5 +1,5 @@
-// Sigmoid and exponential, computed in f64 and rounded to f32: crates/ops/src/decode/logit.rs. For
-// f16, the fast power of 2.
+// Sigmoid, exponential and power, computed in f64 and rounded to f32:
+// crates/ops/src/decode/logit.rs. For f16, the fast power of 2.
 #pragma once
 
 __device__ inline float exponential(float value) {
@@ -8,6 +8,10 @@ __device__ inline float exponential(float value) {
 
 __device__ inline float sigmoid(float logit) {
     return __double2float_rn(1.0 / (1.0 + exp(-static_cast<double>(logit))));
+}
+
+__device__ inline float power(float value, float exponent) {
+    return __double2float_rn(pow(static_cast<double>(value), static_cast<double>(exponent)));
 }
 
 __device__ inline float exp2_fast(float x) {

@@ -3,7 +3,8 @@
 // Steps of a level, a kernel each:
 //   clear    empties the bitmaps of all levels: the words of the last frame's sites
 //   mark     sets a bit for every cell that is a site: from the cells of the input, or
-//            from the sites of the level before (`mark_outputs`)
+//            from the sites of the level before (`mark_outputs`), or of levels that are
+//            seen along their first axis (`mark_merged`)
 //   count    counts the bits of every tile of words
 //   rank     counts the bits before every word and clears those over the capacity;
 //            writes the sites in ascending order (not of the input)
@@ -141,6 +142,19 @@ extern "C" __global__ void __launch_bounds__(rulebook::kThreads)
         }
     }
     count(&args.output_counts[kOutside], is_site && !has_output);
+}
+
+extern "C" __global__ void __launch_bounds__(rulebook::kThreads)
+    rulebook_mark_merged(const __grid_constant__ rulebook::MergedArgs args) {
+    const uint32_t row = blockIdx.x * rulebook::kThreads + threadIdx.x;
+    if (row >= args.capacity || row >= args.counts[rulebook::kNumSites]) return;
+    const SiteCell site = cell_of(args.input_grid, args.sites[row]);
+    const uint32_t c1 = site.cell[1] * args.scale;
+    const uint32_t c2 = site.cell[2] * args.scale;
+    const SiteGrid& grid = args.output_grid;
+    if (site.batch >= grid.batch_size || c1 >= grid.shape[1] || c2 >= grid.shape[2]) return;
+    const uint32_t index = line_of(grid, site.batch, 0, c1) + c2;
+    atomicOr(&args.output_bits[index / 32], 1u << index % 32);
 }
 
 // Grid: x by output row, y by k0. One word for the three taps along the last axis.

@@ -79,6 +79,16 @@ struct OutputsArgs {
     uint32_t is_transposed;
 };
 
+struct MergedArgs {
+    Slice<const uint32_t> sites;   // of the level
+    Slice<const uint32_t> counts;  // of the level
+    Slice<uint32_t> output_bits;
+    SiteGrid input_grid;
+    SiteGrid output_grid;
+    uint32_t capacity;  // of the level
+    uint32_t scale;     // cells of the output that a cell of the level is wide
+};
+
 struct TableArgs {
     SiteIndex input;
     Slice<const uint32_t> sites;   // of the output

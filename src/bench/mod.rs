@@ -25,6 +25,8 @@ mod resample;
 mod sparse;
 mod suppress;
 mod table;
+#[cfg(all(feature = "cuda", feature = "video"))]
+mod video;
 mod views;
 
 use det_post_ops::device::Device;
@@ -59,6 +61,10 @@ pub(crate) fn run<'a>(
 fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     floors::cases(bench, device)?;
     decompress::cases(bench, device)?;
+    #[cfg(all(feature = "cuda", feature = "video"))]
+    if let Device::Cuda(device) = device {
+        video::cases(bench, device)?;
+    }
     letterbox::cases(bench, device)?;
     resample::cases(bench, device)?;
     decode::cases(bench, device)?;

@@ -13,7 +13,7 @@ use crate::config::{
 };
 use crate::detectors::image2d::describe_cut;
 use crate::detectors::voxels;
-use det_post_infer::dense::{Network, Precision, Precisions, Table};
+use det_post_infer::dense::{Network, PlanOptions, Precision, Table};
 use det_post_infer::efficient_nms::EfficientNms;
 use det_post_infer::metadata::Metadata;
 use det_post_infer::sparse::{self, Plan};
@@ -305,7 +305,7 @@ fn encoder_of(name: &str, config: &LidarConfig) -> Result<String> {
 /// Whether the layers of a sparse encoder are listed: of a file without them, or that is not there, none are.
 fn has_sparse_encoder(config: &LidarConfig) -> Result<bool> {
     match &config.facts.encoder {
-        EncoderFacts::Voxels(_) => Ok(true),
+        EncoderFacts::Voxels(_) | EncoderFacts::Sites(_) => Ok(true),
         EncoderFacts::None(_) if config.model_path.is_file() => {
             Ok(sparse::detector(&config.model_path)?.is_some())
         }
@@ -343,9 +343,9 @@ fn steps_of(path: &Path, input_shape: &[usize], keep_f32: &[String]) -> Result<S
             },
         )
     };
-    let precisions = Precisions { others: Precision::F16, keep_f32 };
+    let options = PlanOptions { precision: Precision::F16, keep_f32, ..PlanOptions::default() };
     let network =
-        Network::of_file(path, NetworkPart::Whole, precisions, &shape_of).map_err(|error| {
+        Network::of_file(path, NetworkPart::Whole, options, &shape_of).map_err(|error| {
             let message = format!("{}: {}", path.display(), error.message());
             Error::new(error.kind(), error.stage(), message)
         })?;

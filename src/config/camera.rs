@@ -54,6 +54,8 @@ pub struct CameraConfig {
     /// Vectors of classes by their names, for a network that finds classes by vectors: the names of
     /// `facts` are its classes, and the engine's options have their vectors.
     pub vocabulary_path: Option<PathBuf>,
+    /// Name of a service that sets the classes, with a vocabulary.
+    pub classes_service: Option<String>,
     /// Inputs and outputs of the network.
     pub facts: YoloFacts,
 }
@@ -66,11 +68,12 @@ impl CameraConfig {
 
     pub(super) fn read(p: &mut Reader<'_>, head: String, mut facts: YoloFacts) -> Self {
         let mut engine = engine_or_external(p);
-        let mut vocabulary_path = None;
+        let (mut vocabulary_path, mut classes_service) = (None, None);
         if let Some(vocabulary) = vocabulary(p) {
             facts.class_names = vocabulary.class_names;
             engine.class_vectors = Some(vocabulary.vectors);
             vocabulary_path = Some(vocabulary.path);
+            classes_service = vocabulary.service;
             p.set_class_names(&facts.class_names);
         }
         let is_external = engine.kind == EngineKind::External;
@@ -93,6 +96,7 @@ impl CameraConfig {
             max_detections: max_detections(p, 300),
             mask_capacity_bytes: mask_capacity_bytes(p),
             vocabulary_path,
+            classes_service,
             facts,
         }
     }

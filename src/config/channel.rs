@@ -13,7 +13,7 @@ use super::failure::failure_policy;
 use super::files::Entries;
 use super::head::{self, EncoderKind, Facts, Head, Network, ViewKind};
 use super::inputs::{InputConfig, SyncConfig, input};
-use super::jpeg::check_jpeg;
+use super::jpeg::{check_jpeg, video};
 use super::lidar::LidarConfig;
 use super::live::{LiveConfig, Transforms};
 use super::memory;
@@ -27,6 +27,7 @@ use super::value::{above, device, flag, path, topic};
 use det_post_ros::{NodeName, OutputType};
 use det_post_types::{
     DeviceChoice, EngineOptions, FailurePolicy, JpegOptions, PointRange, Result, ScoreThresholds,
+    VideoDevice,
 };
 
 /// A channel: input topics, a detector, an output topic.
@@ -44,6 +45,8 @@ pub struct ChannelConfig {
     pub publish: PublishConfig,
     /// Where its frames run.
     pub device: DeviceChoice,
+    /// Where video is decoded.
+    pub video_decoder: VideoDevice,
     /// The share of a GPU's time that it takes, relative to other channels.
     pub gpu_load: f32,
     /// The policy for failures of its device.
@@ -309,6 +312,8 @@ fn parameters(
     check_engine(p, &engine, device);
     let gpu_load = gpu_load(p, &kind);
     check_jpeg(p, &jpeg, device);
+    let has_images = !matches!(kind, ChannelKind::Lidar(_));
+    let video_decoder = if has_images { video(p, device) } else { VideoDevice::Cpu };
     let decoder = match &kind {
         ChannelKind::Surround(surround) => Some(&surround.decoder),
         ChannelKind::Camera(_) | ChannelKind::Lidar(_) => None,
@@ -321,6 +326,7 @@ fn parameters(
         output,
         publish,
         device,
+        video_decoder,
         gpu_load,
         failures,
         is_isolated: is_isolated(p),

@@ -158,6 +158,7 @@ fn gpu(p: &mut Reader<'_>) -> GpuEngineOptions {
                 "Nodes that `cuda` computes in 32-bit floats: names or prefixes.",
             )
             .unwrap_or_default(),
+        channels_last_inputs: false,
         cache_folder: p
             .optional(
                 "engine.cache_folder",

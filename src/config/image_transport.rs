@@ -32,7 +32,7 @@ pub(super) fn image_transport(p: &mut Reader<'_>) -> ImageTransport {
         "auto",
         "Type of the live input: sensor_msgs/Image (`raw`), CompressedImage (`compressed`), or [video](live-node.md#video), \
          foxglove_msgs/CompressedVideo (`foxglove`) or ffmpeg_image_transport_msgs/FFMPEGPacket (`ffmpeg`); `auto`: by \
-         the end of the topic, `/compressed`, `/foxglove` or `/ffmpeg`.",
+         the end of the topic.",
     )
 }
 

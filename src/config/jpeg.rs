@@ -1,4 +1,4 @@
-//! Decoding of JPEG images.
+//! Decoding of JPEG images and of video.
 
 use std::path::PathBuf;
 
@@ -6,8 +6,10 @@ use super::declaration::Change::Fixed;
 use super::paths::PathUse;
 use super::reader::Reader;
 use super::value::{one_of, path};
-use det_post_types::{DeviceChoice, JpegDevice, JpegOptions};
+use det_post_types::{DeviceChoice, JpegDevice, JpegOptions, VideoDevice};
 
+const VIDEO_DEVICES: &[(&str, VideoDevice)] =
+    &[("auto", VideoDevice::Auto), ("cpu", VideoDevice::Cpu), ("gpu", VideoDevice::Gpu)];
 const DEVICES: &[(&str, JpegDevice)] =
     &[("auto", JpegDevice::Auto), ("cpu", JpegDevice::Cpu), ("gpu", JpegDevice::Gpu)];
 
@@ -19,8 +21,8 @@ pub(super) fn jpeg(p: &mut Reader<'_>) -> JpegOptions {
             Fixed,
             one_of(DEVICES),
             "auto",
-            "Where a channel on a GPU decodes JPEG images. `gpu`: by nvJPEG on the GPU's \
-             engines, to the same pixels; progressive images and unusual sampling on the CPU. \
+            "Where a channel on a GPU decodes JPEG images. `gpu`: by nvJPEG on its engines, \
+             to the same pixels; progressive images and unusual sampling on the CPU. \
              `auto`: `gpu` where both exist, else `cpu`.",
         ),
         library: p
@@ -29,8 +31,7 @@ pub(super) fn jpeg(p: &mut Reader<'_>) -> JpegOptions {
                 Fixed,
                 path(PathUse::Library),
                 "`DET_POST_NVJPEG`, then the system's",
-                "The nvJPEG library (libnvjpeg.so.12 or 13), whose code runs in the node: name \
-                 only files that you trust.",
+                "The nvJPEG library (libnvjpeg.so.12 or 13); its code runs in the node: trust it.",
             )
             .map(PathBuf::from),
     }
@@ -42,4 +43,20 @@ pub(super) fn check_jpeg(p: &mut Reader<'_>, jpeg: &JpegOptions, device: DeviceC
         let found = "\"gpu\" with the device cpu";
         p.conflict(&["decode", "device"], found, "auto, cpu; or a device cuda:N");
     }
+}
+
+/// The parameter of video, of channels whose inputs are images. Decoding on a GPU is refused for a channel on the CPU.
+pub(super) fn video(p: &mut Reader<'_>, device: DeviceChoice) -> VideoDevice {
+    let video = p.value(
+        "decode_video",
+        Fixed,
+        one_of(VIDEO_DEVICES),
+        "auto",
+        "As `decode`, for H.264 by NVDEC.",
+    );
+    if video == VideoDevice::Gpu && device == DeviceChoice::Cpu {
+        let found = "\"gpu\" with the device cpu";
+        p.conflict(&["decode_video", "device"], found, "auto, cpu; or a device cuda:N");
+    }
+    video
 }

@@ -10,7 +10,7 @@ use super::declaration::Change::{Fixed, Live};
 use super::densification::DensificationConfig;
 use super::engine::{engine, model_path};
 use super::fused_cameras::FusedCamerasConfig;
-use super::head::{CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, ProposalFacts};
+use super::head::{EncoderFacts, LidarFacts, LidarOutputs};
 use super::memory::{Buffers, bytes, check_left};
 use super::nms::nms_3d;
 use super::paths::PathUse;
@@ -19,8 +19,7 @@ use super::value::Length::{OneOrMore, OneOrPerClass};
 use super::value::{above, integer, list, number, one_of, path};
 use super::zero_copy::zero_copy;
 use det_post_types::{
-    Candidate, CenterDecode, EncoderPrecision, EngineOptions, Nms3d, Object3d, ProposalDecode,
-    Result, ScoreThresholds, Usage,
+    Candidate, EncoderPrecision, EngineOptions, Nms3d, Object3d, Result, ScoreThresholds, Usage,
 };
 
 /// How a LiDAR channel is deployed.
@@ -189,43 +188,6 @@ impl LidarConfig {
                 bytes(&[*candidate_capacity, candidate]),
             ),
         ]
-    }
-
-    /// The settings of `ops::decode_center` for a head of this channel.
-    pub fn center_decode(&self, center: &CenterFacts) -> CenterDecode {
-        let grid = &self.facts.grid;
-        let [size_x, size_y, _] = grid.voxel_size_m();
-        let [min_x, min_y, _] = grid.range().min;
-        let factor = center.downsample_factor as f32;
-        CenterDecode {
-            origin_m: [min_x, min_y],
-            cell_size_m: [size_x * factor, size_y * factor],
-            tasks: center.tasks.clone(),
-            heatmap_logits: center.heatmap_logits,
-            size_order: center.size_order,
-            size_log: center.size_log,
-            yaw: center.yaw,
-            score_thresholds: self.score_thresholds.clone(),
-            yaw_norm_thresholds: self.yaw_norm_thresholds.clone(),
-            center_range: center.center_range,
-            has_velocity: center.has_velocity,
-            has_variance: center.has_variance,
-        }
-    }
-
-    /// The settings of `ops::decode_proposals` for a head of this channel.
-    pub fn proposal_decode(&self, proposals: &ProposalFacts) -> ProposalDecode {
-        let grid = &self.facts.grid;
-        let [size_x, size_y, _] = grid.voxel_size_m();
-        let [min_x, min_y, _] = grid.range().min;
-        let factor = proposals.downsample_factor as f32;
-        ProposalDecode {
-            layout: proposals.layout,
-            origin_m: [min_x, min_y],
-            cell_size_m: [size_x * factor, size_y * factor],
-            score_thresholds: self.score_thresholds.clone(),
-            yaw_norm_thresholds: self.yaw_norm_thresholds.clone(),
-        }
     }
 }
 

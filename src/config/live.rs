@@ -114,7 +114,7 @@ impl LiveConfig {
                 Fixed,
                 topic(),
                 "none",
-                "Name of a service (std_srvs/SetBool) that sets `enabled`.",
+                "Service (std_srvs/SetBool) for `enabled`.",
             ),
             processing_time: processing_time(p),
             voxel_status: match transforms {

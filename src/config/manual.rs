@@ -25,12 +25,11 @@ fn channel_tables(kinds: &[Kind]) -> Vec<Table> {
         table("lidar and surround channels", &|kind| kind != Kind::Camera),
         table("camera channels", &|kind| kind == Kind::Camera),
         table("lidar channels", &is_lidar),
+        table("lidar channels, pillars and voxels", &|kind| {
+            matches!(kind, Kind::Lidar(EncoderKind::Pillars | EncoderKind::Voxels))
+        }),
         table(
-            "lidar channels, pillars and voxels",
-            &|kind| matches!(kind, Kind::Lidar(encoder) if encoder != EncoderKind::None),
-        ),
-        table(
-            "lidar channels, voxels and none",
+            "lidar channels, voxels, sites and none",
             &|kind| matches!(kind, Kind::Lidar(encoder) if encoder != EncoderKind::Pillars),
         ),
         table("channels of several cameras", &|kind| is_surround(kind) || may_have_cameras(kind)),
@@ -55,14 +54,18 @@ fn head_tables(kinds: &[HeadKind]) -> Vec<Table> {
     };
     let is_of = |kind, outputs| matches!(kind, Lidar(_, of) if of == outputs);
     let is_surround = |kind| matches!(kind, Surround(_));
+    let has_tasks = |kind| is_of(kind, OutputKind::Center) || is_of(kind, OutputKind::Sites);
     let mut tables = vec![
         table("every head", &|_| true),
         table("camera and surround heads", &|kind| kind == Camera || is_surround(kind)),
-        table("center and surround heads", &|kind| {
-            is_of(kind, OutputKind::Center) || is_surround(kind)
-        }),
+        table("center, voxelnext and surround heads", &|kind| has_tasks(kind) || is_surround(kind)),
         table("camera heads", &|kind| kind == Camera),
         table("lidar heads", &|kind| matches!(kind, Lidar(..))),
+        table("lidar heads, center and voxelnext", &has_tasks),
+        table("lidar heads, voxelnext", &|kind| is_of(kind, OutputKind::Sites)),
+        table("lidar heads, voxels and sites", &|kind| {
+            matches!(kind, Lidar(EncoderKind::Voxels | EncoderKind::Sites, _))
+        }),
         table("lidar heads, center", &|kind| is_of(kind, OutputKind::Center)),
         table("lidar heads, proposals", &|kind| matches!(kind, Lidar(_, OutputKind::Proposals(_)))),
         table("lidar heads, anchor", &|kind| is_of(kind, OutputKind::Anchor)),

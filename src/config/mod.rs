@@ -35,6 +35,7 @@ mod jpeg;
 #[cfg(test)]
 mod keys_tests;
 mod lidar;
+mod lidar_decode;
 mod like;
 mod live;
 mod manual;
@@ -69,7 +70,7 @@ pub use files::RosSource;
 pub use fused_cameras::FusedCamerasConfig;
 pub use head::{
     AnchorFacts, CenterFacts, EncoderFacts, FusedCameraFacts, LidarFacts, LidarOutputs,
-    PillarFacts, ProposalFacts, SurroundFacts, SurroundKind, ViewFacts, VoxelFacts,
+    PillarFacts, ProposalFacts, SiteFacts, SurroundFacts, SurroundKind, ViewFacts, VoxelFacts,
     VoxelPointFacts, YoloFacts, describe_file, fitting_heads,
 };
 pub use image_transport::transport_of;

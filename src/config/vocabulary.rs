@@ -10,13 +10,14 @@ use super::paths::PathUse::Read;
 use super::problems::nearest;
 use super::reader::Reader;
 use super::value::Length::OneOrMore;
-use super::value::{list, path, text};
+use super::value::{list, path, text, topic};
 use det_post_infer::safetensors::SafeTensors;
 use det_post_ros::yaml::Node;
 use det_post_types::{ClassVectors, input_file};
 
 const PATH: &str = "vocabulary_path";
 const CLASSES: &str = "classes";
+const SERVICE: &str = "classes_service";
 
 /// The largest file: 100,000 names with vectors of 512 values have 205 MB.
 const MAX_BYTES: u64 = 256 << 20;
@@ -29,25 +30,37 @@ pub(super) struct Vocabulary {
     pub(super) class_names: Vec<String>,
     /// Their vectors.
     pub(super) vectors: ClassVectors,
+    /// Name of a service that sets the names.
+    pub(super) service: Option<String>,
 }
 
-/// Reads `vocabulary_path` and `classes`; `None` without them, or where they are refused.
+/// Reads `vocabulary_path`, `classes` and `classes_service`; `None` without them, or where they are refused.
 pub(super) fn vocabulary(p: &mut Reader<'_>) -> Option<Vocabulary> {
     let path = p.optional(
         PATH,
         Fixed,
         path(Read),
         "none",
-        "File of vectors by the names of classes (safetensors, [D] or [1,D] each), for a network whose second input \
-         is a table of them: YOLO-World, YOLOE.",
+        "Vectors by class name (safetensors, [D] or [1,D]), for a network whose second input is a table of them: \
+         YOLO-World, YOLOE.",
     );
     let classes = p.optional(
         CLASSES,
         Live,
         list(text(), OneOrMore),
         "none; needed with a vocabulary",
-        "Classes to find, names of the vocabulary. A change loads the network again between frames.",
+        "Names of the vocabulary to find. A change reloads the network.",
     );
+    let service = p.optional(
+        SERVICE,
+        Fixed,
+        topic(),
+        "none",
+        "Service (yolo_msgs/SetClasses) for `classes`.",
+    );
+    if let (None, Some(service)) = (&path, &service) {
+        p.conflict(&[SERVICE, PATH], service, "none without `vocabulary_path`");
+    }
     let (path, class_names) = match (path, classes) {
         (None, None) => return None,
         (None, Some(classes)) => {
@@ -62,7 +75,7 @@ pub(super) fn vocabulary(p: &mut Reader<'_>) -> Option<Vocabulary> {
         (Some(path), Some(classes)) => (PathBuf::from(path), classes),
     };
     match vectors_of(&path, &class_names) {
-        Ok(vectors) => Some(Vocabulary { path, class_names, vectors }),
+        Ok(vectors) => Some(Vocabulary { path, class_names, vectors, service }),
         Err((key, message)) => {
             p.problem(key, &message);
             None
@@ -81,21 +94,25 @@ fn vectors_of(path: &Path, names: &[String]) -> Result<ClassVectors, (&'static s
     }
     let tensors =
         SafeTensors::parse(&bytes).map_err(|error| of_file(error.message().to_owned()))?;
+    let missing = names.iter().filter(|name| tensors.get(name).is_none());
+    let missing: Vec<String> = missing
+        .map(|name| match nearest(name, tensors.names()) {
+            Some(known) => format!("{name:?} (did you mean {known:?}?)"),
+            None => format!("{name:?}"),
+        })
+        .collect();
+    if !missing.is_empty() {
+        let (num, path) = (tensors.names().count(), path.display());
+        let found = missing.join(", ");
+        let allowed = format!("the {num} names of the vocabulary {path}");
+        return Err((CLASSES, format!("found {found}; allowed: {allowed}")));
+    }
     let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(names.len());
     for (index, name) in names.iter().enumerate() {
         if names[..index].contains(name) {
             return Err((CLASSES, format!("found {name:?} twice; allowed: each name once")));
         }
-        let Some(tensor) = tensors.get(name) else {
-            let hint =
-                nearest(name, tensors.names()).map(|name| format!("; did you mean {name:?}?"));
-            let num = tensors.names().count();
-            let allowed = format!("the {num} names of the vocabulary {}", path.display());
-            return Err((
-                CLASSES,
-                format!("found {name:?}; allowed: {allowed}{}", hint.unwrap_or_default()),
-            ));
-        };
+        let Some(tensor) = tensors.get(name) else { continue };
         let vector = match tensor.shape() {
             [_] | [1, _] => tensor.to_f32().filter(|vector| vector.iter().all(|v| v.is_finite())),
             _ => None,
@@ -177,6 +194,7 @@ mod tests {
         for (names, key, part) in [
             (&["helmet", "hellmet"][..], CLASSES, "did you mean \"helmet\"?"),
             (&["zebra crossing"], CLASSES, "allowed: the 5 names of the vocabulary"),
+            (&["zebra", "hellmet"], CLASSES, "found \"zebra\", \"hellmet\" (did you mean"),
             (&["helmet", "helmet"], CLASSES, "twice"),
             (&["helmet", "boots"], PATH, "has 3 values, the one of \"helmet\" 2"),
             (&["matrix"], PATH, "allowed: [D] or [1, D]"),

@@ -13,6 +13,7 @@
 //! | [`pillars`] | clouds of one or several LiDARs | unpack, densify, voxelize, pillar features, encode, scatter, infer, decode, select, suppress, gather |
 //! | [`voxels`] | clouds of one or several LiDARs | unpack, densify, voxelize, voxel mean, encode, infer, decode, select, suppress, gather |
 //! | [`proposals`] | clouds of one or several LiDARs | unpack, densify, voxelize, infer, decode, select, suppress, gather |
+//! | [`sites`] | clouds of one or several LiDARs | unpack, densify, voxelize, voxel mean, encode, infer, decode, select, suppress, gather |
 //! | [`fused`] | a cloud, and images of all cameras | unpack, densify, voxelize, decompress, letterbox, voxel mean, encode, infer, decode, select, suppress, gather |
 //! | [`surround`] | images of all cameras | decompress, letterbox, infer, encode, decode, select, suppress, gather |
 //!
@@ -35,6 +36,7 @@ mod postprocess_3d;
 pub mod proposals;
 #[cfg(feature = "cuda")]
 mod shared_jpeg;
+pub mod sites;
 #[cfg(feature = "cuda")]
 mod stopwatch;
 pub mod surround;
@@ -231,6 +233,14 @@ impl DetectorInfo {
         }
     }
 
+    /// The GPU of its frames, if they run in this process.
+    pub fn gpu(&self) -> Option<u32> {
+        match self.device {
+            DeviceChoice::Cuda(gpu) if self.process_id.is_none() => Some(gpu),
+            _ => None,
+        }
+    }
+
     /// The configuration as it holds: with the score threshold of the network.
     pub fn in_force(&self, config: &ChannelConfig) -> ChannelConfig {
         let mut config = config.clone();
@@ -268,6 +278,7 @@ fn open_networks(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn
         ChannelKind::Lidar(lidar) => match &lidar.facts.encoder {
             EncoderFacts::Pillars(_) => pillars::open(lidar, &device),
             EncoderFacts::Voxels(_) => voxels::open(lidar, &device),
+            EncoderFacts::Sites(_) => sites::open(lidar, &device),
             EncoderFacts::None(_) => proposals::open(lidar, &device),
         },
         ChannelKind::Surround(surround) => surround::open(surround, config.inputs.len(), &device),

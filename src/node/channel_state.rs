@@ -142,7 +142,9 @@ impl ChannelState {
         if let Some(error) = &served.degraded
             && frames.window.account.add_degraded(error) == 1
         {
-            tracing::debug!("channel {name}: sweep processed without past sweeps: {error}");
+            tracing::debug!(
+                "channel {name}: frame processed without past sweeps and motion: {error}"
+            );
         }
         match published {
             Ok(()) => {

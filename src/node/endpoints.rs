@@ -7,7 +7,7 @@ use crate::config::{
 use crate::draw::{KEYPOINTS, LabelImage};
 use det_post_ros::middleware::{
     Durability, Handler, InputKind, MessageBuffers, Middleware, Publisher, Qos, Receiver,
-    Reliability, Subscription, Switch, Watcher,
+    Reliability, ServiceKind, Subscription, Watcher,
 };
 use det_post_ros::{
     DebugTimesType, Direction, OutputType, ParameterDescriptor, ParameterValue, is_topic,
@@ -312,8 +312,8 @@ impl Middleware for OverridingMiddleware {
         self.middleware.serve(handler)
     }
 
-    fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()> {
-        self.middleware.serve_switch(name, set)
+    fn serve_named(&mut self, kind: ServiceKind, name: &str, handler: Handler) -> Result<()> {
+        self.middleware.serve_named(kind, name, handler)
     }
 
     fn watch(&mut self, watcher: Watcher) {

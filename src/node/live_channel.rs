@@ -213,6 +213,7 @@ impl LiveChannel {
             writer,
             memory: arriving(),
             decoded: memory(),
+            video: worker.channel.video_place(),
         });
         let slots: Vec<_> = slots.collect();
         let (state, clock) = (Arc::clone(&self.state), Arc::clone(clock));

@@ -12,6 +12,7 @@ use crate::runtime::arrivals::{Arrivals, Note};
 use crate::runtime::input::InputSummary;
 use crate::runtime::slot::{Offered, SlotWriter};
 use crate::runtime::unpacking;
+use crate::runtime::video_decoder::VideoPlace;
 use det_post_ops::device::PayloadMemory;
 use det_post_ros::middleware::{InputKind, Middleware, Receiver, Subscription};
 use det_post_types::{Error, ErrorKind, Result};
@@ -40,6 +41,8 @@ pub(super) struct InputSlot {
     pub(super) memory: Vec<PayloadMemory>,
     /// Memory of that kind for pictures of video that are decoded.
     pub(super) decoded: PayloadMemory,
+    /// Where video is decoded.
+    pub(super) video: VideoPlace,
 }
 
 impl LiveInput {
@@ -78,6 +81,7 @@ impl LiveInput {
             writer: slot.writer,
             memory: slot.memory,
             decoded: slot.decoded,
+            video: slot.video,
             max_payload_bytes: channel.live.max_payload_bytes,
             note: note(channel, self.index, Arc::clone(state)),
         };

@@ -38,8 +38,13 @@ fn services() -> String {
     for (package, names) in packages {
         let _ = writeln!(table, "| {package} | {} |", names.join(", "));
     }
-    let switch = ServiceKind::SetSwitch.type_name();
-    table + &format!("| {switch} | `enable_service` of a channel |\n")
+    for (kind, key) in [
+        (ServiceKind::SetSwitch, "`enable_service` of a channel"),
+        (ServiceKind::SetClasses, "`classes_service` of a camera channel"),
+    ] {
+        let _ = writeln!(table, "| {} | {key} |", kind.type_name());
+    }
+    table
 }
 
 fn topics() -> String {

@@ -76,7 +76,8 @@ impl ParameterServer {
             | Request::GetLoggerLevels(_)
             | Request::SetLoggerLevels(_)
             | Request::GetTypeDescription { .. }
-            | Request::SetSwitch(_) => return None,
+            | Request::SetSwitch(_)
+            | Request::SetClasses(_) => return None,
         })
     }
 

@@ -147,7 +147,7 @@ impl<'a> ReplayContext<'a> {
         let is_first = degraded.is_some_and(|error| account.add_degraded(error) == 1);
         if let Some(error) = degraded.filter(|_| is_first) {
             tracing::warn!(
-                "channel {}: sweep processed without past sweeps: {error}",
+                "channel {}: frame processed without past sweeps and motion: {error}",
                 frame.config.name
             );
         }

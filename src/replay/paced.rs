@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::channel::ReplayChannel;
 use super::context::{Reading, ReplayContext};
 use super::input::{CalibrationTopic, InputTopic, ReplayInput};
-use super::unpacked::Unpacked;
+use super::unpacked::{Readable, Unpacked};
 use crate::config::ChannelConfig;
 use crate::runtime::account::Account;
 use crate::runtime::input::InputTotals;
@@ -61,17 +61,20 @@ impl Feeder {
             return refuse(is_single.then_some(&mut self.refused), totals, &error);
         }
         let unpacked = self.unpacked.of(index, topic.kind, message.data, self.max_unpacked_bytes);
-        let (kind, data) = match unpacked {
-            Ok(unpacked) => unpacked,
-            Err(error) => return refuse(is_single.then_some(&mut self.refused), totals, &error),
-        };
-        deliver(kind, data, &mut |received| match received
-            .and_then(|received| writer.offer(&received, usize::MAX))
-        {
+        let mut note = |offered| match offered {
             Ok(Offered::Waiting) => totals.num_received += 1,
             Ok(Offered::Closed) => totals.num_abandoned += 1,
             Err(error) => refuse(is_single.then_some(&mut self.refused), totals, &error),
-        });
+        };
+        match unpacked {
+            Ok(Readable::Message(kind, data)) => deliver(kind, data, &mut |received| {
+                note(received.and_then(|received| writer.offer(&received, usize::MAX)));
+            }),
+            Ok(Readable::Picture(header, picture)) => {
+                note(writer.swap_picture(&header, picture, Instant::now()));
+            }
+            Err(error) => note(Err(error)),
+        }
     }
 
     /// Takes a message before the slice: video is decoded, calibrations are stored.
@@ -190,7 +193,7 @@ fn open(channel: &mut ReplayChannel, factor: f64) -> (Feeder, SlotReader) {
         channel.inputs_mut().iter().filter_map(|input| input.calibration.clone()).collect();
     let inputs = channel.inputs_mut().iter_mut().zip(writers).map(input).collect();
     let max_unpacked_bytes = channel.config().live.max_payload_bytes;
-    let (refused, unpacked) = (Account::new(), Unpacked::default());
+    let (refused, unpacked) = (Account::new(), channel.unpacked());
     let feeder =
         Feeder { inputs, closer, losses, calibrations, refused, unpacked, max_unpacked_bytes };
     (feeder, reader)

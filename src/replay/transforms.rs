@@ -56,7 +56,8 @@ impl TransformFeed {
     ) -> Result<Self> {
         let mut reader = BagReader::open_with(bag, options)?;
         let topics = reader.topics();
-        let contents: Vec<_> = topics.iter().map(|topic| content(topic, motions)).collect();
+        let has_tf = topics.iter().any(|topic| is_transforms(topic) && is_tf(topic));
+        let contents: Vec<_> = topics.iter().map(|topic| content(topic, motions, has_tf)).collect();
         for motion in motions {
             let is_of =
                 |found: &Content| matches!(found, Content::Motion(of, _) if *of == motion.topic);
@@ -171,16 +172,31 @@ impl TransformFeed {
     }
 }
 
-/// What a topic tells of poses; `None` for a topic of other messages. Messages that are not CDR are
-/// a warning.
-fn content(topic: &TopicInfo, motions: &[&MotionTopic]) -> Option<Content> {
-    let is_of = |type_name: &str| {
-        topic.type_name.replacen("/msg/", "/", 1) == type_name.replacen("/msg/", "/", 1)
-    };
+fn is_of(topic: &TopicInfo, type_name: &str) -> bool {
+    topic.type_name.replacen("/msg/", "/", 1) == type_name.replacen("/msg/", "/", 1)
+}
+
+fn is_transforms(topic: &TopicInfo) -> bool {
+    is_of(topic, TfMessage::TYPE)
+}
+
+/// Whether a topic is `/tf` or `/tf_static`.
+fn is_tf(topic: &TopicInfo) -> bool {
+    matches!(topic.name.trim_start_matches('/'), "tf" | "tf_static")
+}
+
+/// What a topic tells of poses; `None` for a topic of other messages, and, where the recording has `/tf` or
+/// `/tf_static`, for transforms on other topics, as of other robots, which is a warning. So are messages that are not
+/// CDR.
+fn content(topic: &TopicInfo, motions: &[&MotionTopic], has_tf: bool) -> Option<Content> {
     let motion = motions.iter().find(|motion| motion.topic == topic.name);
-    let content = match motion.filter(|motion| is_of(motion.message.type_name())) {
+    let content = match motion.filter(|motion| is_of(topic, motion.message.type_name())) {
         Some(motion) => Content::Motion(motion.topic.clone(), motion.message),
-        None if !is_of(TfMessage::TYPE) => return None,
+        None if !is_transforms(topic) => return None,
+        None if has_tf && !is_tf(topic) => {
+            tracing::warn!("the transforms of {} are left out: the recording has /tf", topic.name);
+            return None;
+        }
         None if topic.name.ends_with("tf_static") => Content::Static,
         None => Content::Moving,
     };
@@ -217,7 +233,12 @@ fn insert(buffer: &mut TfBuffer, data: &[u8], content: &Content, is_warned: &mut
         if let Err(error) = result
             && !std::mem::replace(is_warned, true)
         {
-            tracing::warn!("a transform is left out: {error}");
+            let what = match content {
+                Content::Motion(topic, _) => topic,
+                Content::Static => "static transforms",
+                Content::Moving => "transforms",
+            };
+            tracing::warn!("a message of {what} is left out, further ones are not named: {error}");
         }
     };
     if let Content::Motion(topic, message) = content {

@@ -1,22 +1,51 @@
 //! Messages of a recording as channels read them.
 
+use crate::runtime::video_decoder::{InputDecoder, VideoPlace};
+use det_post_ops::image::decompress::video::DevicePicture;
 use det_post_ros::middleware::InputKind;
 use det_post_ros::packed_cloud::Unpacker;
-use det_post_ros::video::VideoDecoder;
-use det_post_types::Result;
+use det_post_ros::video::{Decoded, grown};
+use det_post_types::{Header, Result};
 
 /// Memory for messages that are unpacked: packed clouds and packets of video.
 #[derive(Default)]
 pub(super) struct Unpacked {
     unpacker: Unpacker,
+    /// Where video is decoded.
+    place: VideoPlace,
     /// The decoders of video, by input.
-    decoders: Vec<VideoDecoder>,
+    decoders: Vec<InputDecoder>,
     message: Vec<u8>,
+    /// Of the last packet.
+    picture: DevicePicture,
+}
+
+/// A message as a channel reads it.
+pub(super) enum Readable<'m> {
+    /// A whole CDR message.
+    Message(InputKind, &'m [u8]),
+    /// A picture on the channel's GPU, in memory that may be exchanged for other.
+    Picture(Header<'m>, &'m mut DevicePicture),
+}
+
+/// What a message is unpacked to.
+pub(super) enum UnpackedTo<'m> {
+    /// It is read as it is.
+    Itself,
+    /// A message of another kind.
+    Message(InputKind),
+    /// A picture on the channel's GPU.
+    Picture(Header<'m>),
 }
 
 impl Unpacked {
-    /// A packed cloud as a `PointCloud2`, and a packet of video as an `Image`, with at most `max_bytes` of data; other
-    /// messages as they are. The packets of an input are in their order.
+    /// For a channel whose video is decoded in a place.
+    pub(super) fn new(place: VideoPlace) -> Self {
+        Self { place, ..Self::default() }
+    }
+
+    /// A packed cloud as a `PointCloud2`, and a packet of video as an `Image` or a picture, with at most `max_bytes` of
+    /// data; other messages as they are. The packets of an input are in their order.
     ///
     /// # Errors
     /// Returns the errors of [`Self::unpack_to`].
@@ -26,52 +55,59 @@ impl Unpacked {
         kind: InputKind,
         data: &'m [u8],
         max_bytes: usize,
-    ) -> Result<(InputKind, &'m [u8])> {
+    ) -> Result<Readable<'m>> {
         let mut message = std::mem::take(&mut self.message);
-        let unpacked = self.unpack_to(input, kind, data, max_bytes, &mut message);
-        self.message = message;
+        let mut picture = std::mem::take(&mut self.picture);
+        let unpacked = self.unpack_to(input, kind, data, max_bytes, &mut message, &mut picture);
+        (self.message, self.picture) = (message, picture);
         Ok(match unpacked? {
-            Some(kind) => (kind, &self.message),
-            None => (kind, data),
+            UnpackedTo::Itself => Readable::Message(kind, data),
+            UnpackedTo::Message(kind) => Readable::Message(kind, &self.message),
+            UnpackedTo::Picture(header) => Readable::Picture(header, &mut self.picture),
         })
     }
 
-    /// Writes a message that is to be unpacked to `message`, and returns its kind from then on; `None` for
-    /// others.
+    /// Writes a message that is to be unpacked to `message`, or its picture to `picture`.
     ///
     /// # Errors
-    /// Returns the errors of [`Unpacker::unpack`] and [`VideoDecoder::decode`].
-    pub(super) fn unpack_to(
+    /// Returns the errors of [`Unpacker::unpack`] and [`InputDecoder::decode`].
+    pub(super) fn unpack_to<'m>(
         &mut self,
         input: usize,
         kind: InputKind,
-        data: &[u8],
+        data: &'m [u8],
         max_bytes: usize,
         message: &mut Vec<u8>,
-    ) -> Result<Option<InputKind>> {
+        picture: &mut DevicePicture,
+    ) -> Result<UnpackedTo<'m>> {
         if let InputKind::PackedCloud(packed) = kind {
             self.unpacker.unpack_to(packed, data, max_bytes, message)?;
-            return Ok(Some(InputKind::PointCloud2));
+            return Ok(UnpackedTo::Message(InputKind::PointCloud2));
         }
-        let Some(video) = kind.video_in(data) else { return Ok(None) };
-        self.decoder(input).decode_to(video, data, max_bytes, message)?;
-        Ok(Some(InputKind::Image))
+        let Some(video) = kind.video_in(data) else { return Ok(UnpackedTo::Itself) };
+        let decoder = self.decoder(input);
+        Ok(match decoder.decode(video, data, max_bytes, picture, grown(message))? {
+            Decoded::Message => UnpackedTo::Message(InputKind::Image),
+            Decoded::Elsewhere(header) => UnpackedTo::Picture(header),
+        })
     }
 
     /// Decodes a packet of video whose picture is not needed. What is wrong with it is reported with the
     /// pictures that depend on it.
     pub(super) fn skip(&mut self, input: usize, kind: InputKind, data: &[u8], max_bytes: usize) {
-        if let Some(video) = kind.video_in(data)
-            && let Err(error) = self.decoder(input).skip(video, data, max_bytes)
-        {
+        let Some(video) = kind.video_in(data) else { return };
+        let mut picture = std::mem::take(&mut self.picture);
+        if let Err(error) = self.decoder(input).skip(video, data, max_bytes, &mut picture) {
             tracing::debug!("before the slice: {error}");
         }
+        self.picture = picture;
     }
 
-    fn decoder(&mut self, input: usize) -> &mut VideoDecoder {
-        if self.decoders.len() <= input {
-            self.decoders.resize_with(input + 1, VideoDecoder::default);
+    fn decoder(&mut self, input: usize) -> &mut InputDecoder {
+        let Self { place, decoders, .. } = self;
+        if decoders.len() <= input {
+            decoders.resize_with(input + 1, || InputDecoder::new(place.clone()));
         }
-        &mut self.decoders[input]
+        &mut decoders[input]
     }
 }

@@ -11,9 +11,10 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
-use super::decoding::{Pictures, VideoQueue};
+use super::decoding::{DecodedPicture, Pictures, VideoQueue};
 use super::lock;
 use super::slot::{Loss, Offered, SlotWriter};
+use super::video_decoder::VideoPlace;
 use det_post_ops::device::PayloadMemory;
 use det_post_ros::middleware::{InputKind, MessageBuffers, MessageMemory, Received, Receiver};
 use det_post_ros::video::VideoMessage;
@@ -39,6 +40,8 @@ pub struct Arrivals {
     pub memory: Vec<PayloadMemory>,
     /// Memory of that kind for pictures of video.
     pub decoded: PayloadMemory,
+    /// Where video is decoded.
+    pub video: VideoPlace,
     /// The most bytes of a payload.
     pub max_payload_bytes: usize,
     /// Takes the outcome of each message.
@@ -58,9 +61,9 @@ impl Arrivals {
     }
 
     fn into_shared(self) -> Shared {
-        let Self { kind, writer, memory, decoded, max_payload_bytes, note } = self;
+        let Self { kind, writer, memory, decoded, video, max_payload_bytes, note } = self;
         let (slot, free) = (Mutex::new((writer, note)), Mutex::new(Some(memory)));
-        let video = Mutex::new(Video { queue: None, decoded });
+        let video = Mutex::new(Video { queue: None, decoded, place: video });
         Shared { kind, max_payload_bytes, slot, free, video }
     }
 }
@@ -81,19 +84,25 @@ struct Video {
     queue: Option<VideoQueue>,
     /// Memory for its pictures, until it starts.
     decoded: PayloadMemory,
+    place: VideoPlace,
 }
 
 /// The slot, for a decoder whose queue it has.
 struct OfShared(Weak<Shared>);
 
 impl Pictures for OfShared {
-    fn take(&mut self, picture: Result<&mut PayloadMemory>, arrived: Instant) {
+    fn take(&mut self, picture: Result<DecodedPicture<'_>>, arrived: Instant) {
         let Some(shared) = self.0.upgrade() else { return };
         let (writer, note) = &mut *lock(&shared.slot);
         let max_bytes = shared.max_payload_bytes;
-        note(
-            picture.and_then(|memory| writer.swap_in(InputKind::Image, memory, max_bytes, arrived)),
-        );
+        note(picture.and_then(|picture| match picture {
+            DecodedPicture::Message(memory) => {
+                writer.swap_in(InputKind::Image, memory, max_bytes, arrived)
+            }
+            DecodedPicture::OnDevice(header, picture) => {
+                writer.swap_picture(&header, picture, arrived)
+            }
+        }));
     }
 
     fn count_overtaken(&mut self, num: u64) {
@@ -110,13 +119,13 @@ impl Shared {
     /// Passes a packet of video to the decoder.
     fn decode(self: &Arc<Self>, message: VideoMessage, cdr: &[u8]) {
         let mut video = lock(&self.video);
-        let Video { queue, decoded } = &mut *video;
+        let Video { queue, decoded, place } = &mut *video;
         let put = match queue {
             Some(queue) => queue.put(message, cdr),
             none => {
                 let pictures = Box::new(OfShared(Arc::downgrade(self)));
-                let memory = std::mem::take(decoded);
-                VideoQueue::start(pictures, memory, self.max_payload_bytes)
+                let (memory, place) = (std::mem::take(decoded), place.clone());
+                VideoQueue::start(pictures, memory, place, self.max_payload_bytes)
                     .and_then(|queue| none.insert(queue).put(message, cdr))
             }
         };
@@ -271,6 +280,7 @@ mod tests {
             writer: writers.remove(0),
             memory: (0..NUM_ARRIVING).map(|_| PayloadMemory::default()).collect(),
             decoded: PayloadMemory::default(),
+            video: VideoPlace::default(),
             max_payload_bytes,
             note: Box::new(move |offered| lock(&noted).push(offered.ok())),
         };

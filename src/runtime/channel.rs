@@ -13,6 +13,7 @@ use super::in_flight::{FrameInFlight, FramesInFlight};
 use super::poses::{TransformLookup, look_up_poses, take_unknown_pose};
 use super::stamps::{StampOrder, StampWatch};
 use super::supervisor::{Health, Supervisor};
+use super::video_decoder::VideoPlace;
 use crate::config::{ChannelConfig, InputConfig};
 use crate::detectors::{
     Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, PayloadKind, TargetFrame,
@@ -89,6 +90,7 @@ impl Channel {
             let message = format!("{name} has {found} inputs, its detector takes {wanted}");
             return Err(Error::new(ErrorKind::Config, "channel", message));
         }
+        VideoPlace::check(config, info)?;
         let read =
             |input: &InputConfig| input.calibration_path.as_deref().map(read_camera).transpose();
         let calibrations = config.inputs.iter().map(read).collect::<Result<Vec<_>>>()?;
@@ -171,9 +173,14 @@ impl Channel {
         self.supervisor.detector().map(Detector::payload_memory).unwrap_or_default()
     }
 
-    /// Whether its detector uses the pose of a sensor or of its target frame.
+    /// Where its video is decoded.
+    pub fn video_place(&self) -> VideoPlace {
+        VideoPlace::of(&self.config, self.detector_info())
+    }
+
+    /// Whether its detector uses the pose or the motion of a sensor, or the pose of its target frame.
     pub fn wants_transforms(&self) -> bool {
-        self.needs.iter().any(|needs| needs.pose_in.is_some())
+        self.needs.iter().any(|needs| needs.pose_in.is_some() || needs.motion.is_some())
             || self.target.as_ref().is_some_and(|target| target.pose_in.is_some())
     }
 

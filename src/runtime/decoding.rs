@@ -10,18 +10,27 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::lock;
+use super::video_decoder::{InputDecoder, VideoPlace};
 use det_post_ops::device::PayloadMemory;
-use det_post_ros::video::{KeyFrame, VideoDecoder, VideoMessage, key_frame};
-use det_post_types::{Error, ErrorKind, Result};
+use det_post_ops::image::decompress::video::DevicePicture;
+use det_post_ros::video::{Decoded, KeyFrame, VideoMessage, key_frame};
+use det_post_types::{Error, ErrorKind, Header, Result};
 
 /// Packets that wait for the decoder: half a second at 30 Hz.
 const MAX_WAITING: usize = 16;
 
+/// The picture of a packet, in memory that may be exchanged for other.
+pub(super) enum DecodedPicture<'a> {
+    /// A whole CDR message of `sensor_msgs/Image`.
+    Message(&'a mut PayloadMemory),
+    /// On the channel's GPU, with the header of its message.
+    OnDevice(Header<'a>, &'a mut DevicePicture),
+}
+
 /// Where pictures go.
 pub(super) trait Pictures: Send {
-    /// Takes the picture of a packet that arrived at `arrived`: a whole CDR message of `sensor_msgs/Image` in memory
-    /// that it may exchange; or why there is none.
-    fn take(&mut self, picture: Result<&mut PayloadMemory>, arrived: Instant);
+    /// Takes the picture of a packet that arrived at `arrived`, or why there is none.
+    fn take(&mut self, picture: Result<DecodedPicture<'_>>, arrived: Instant);
 
     /// Counts packets that are not decoded.
     fn count_overtaken(&mut self, num: u64);
@@ -31,31 +40,36 @@ pub(super) trait Pictures: Send {
 pub(super) struct VideoQueue(Arc<Shared>);
 
 impl VideoQueue {
-    /// Starts a decoder, whose pictures are written to `memory` and have at most `max_bytes`, as all packets
-    /// that wait together have.
+    /// Starts a decoder in a place. Its pictures have at most `max_bytes`, as all packets that wait together have, and are
+    /// written to `memory` on the CPU.
     ///
     /// # Errors
     /// `Io` when there is no thread.
     pub(super) fn start(
         mut pictures: Box<dyn Pictures>,
         mut memory: PayloadMemory,
+        place: VideoPlace,
         max_bytes: usize,
     ) -> Result<Self> {
         let state = State { waiting: Waiting::new(max_bytes), ..State::default() };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let of_thread = Arc::clone(&shared);
         let run = move || {
-            let mut decoder = VideoDecoder::default();
+            let (mut decoder, mut picture) = (InputDecoder::new(place), DevicePicture::default());
             while let Some((packet, num_overtaken)) = of_thread.take() {
                 pictures.count_overtaken(num_overtaken);
                 let Packet { message, cdr, arrived, .. } = packet;
-                let place = &mut memory;
-                let decoded = decoder.decode(message, &cdr, max_bytes, move |len| {
-                    place.reserve(len);
-                    place.set_len(len);
-                    place.bytes_mut()
+                let written = &mut memory;
+                let decoded = decoder.decode(message, &cdr, max_bytes, &mut picture, |len| {
+                    written.reserve(len);
+                    written.set_len(len);
+                    written.bytes_mut()
                 });
-                pictures.take(decoded.map(|()| &mut memory), arrived);
+                let decoded = decoded.map(|decoded| match decoded {
+                    Decoded::Message => DecodedPicture::Message(&mut memory),
+                    Decoded::Elsewhere(header) => DecodedPicture::OnDevice(header, &mut picture),
+                });
+                pictures.take(decoded, arrived);
                 lock(&of_thread.state).spare.push(cdr);
             }
         };

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use crate::detectors::{FrameInput, Payload};
 use det_post_ops::device::PayloadMemory;
+use det_post_ops::image::decompress::video::DevicePicture;
 use det_post_ros::middleware::{InputKind, Received, deliver};
 use det_post_types::{
     CameraCalibration, CloudView, CompressedFormat, CompressedView, Encoding, Error, ErrorKind,
@@ -25,6 +26,8 @@ pub struct MessageBuffer {
     data: PayloadMemory,
     /// Where the payload is in the data, which may be a whole message.
     payload: Range<usize>,
+    /// A picture of video on the channel's GPU, in place of data.
+    picture: DevicePicture,
 }
 
 /// The format of the data.
@@ -50,6 +53,7 @@ enum Layout {
         is_big_endian: bool,
     },
     Tensors,
+    Picture,
 }
 
 #[derive(Debug, Default)]
@@ -100,6 +104,18 @@ impl MessageBuffer {
         Ok(())
     }
 
+    /// Takes over a picture of video on the channel's GPU, and leaves the buffer's own memory in its place.
+    ///
+    /// # Errors
+    /// `Layout` when there is none; it is left as it is.
+    pub fn swap_picture(&mut self, header: &Header<'_>, picture: &mut DevicePicture) -> Result<()> {
+        picture.view()?;
+        std::mem::swap(&mut self.picture, picture);
+        self.payload = 0..0;
+        self.note(header, Layout::Picture);
+        Ok(())
+    }
+
     /// Notes everything of a message but its payload, which it returns.
     fn describe<'m>(
         &mut self,
@@ -146,12 +162,16 @@ impl MessageBuffer {
                 ),
             ));
         }
+        self.note(header, layout);
+        Ok(data)
+    }
+
+    fn note(&mut self, header: &Header<'_>, layout: Layout) {
         self.stamp = header.stamp;
         self.frame_id.clear();
         self.frame_id.push_str(header.frame_id);
         self.arrived = Some(Instant::now());
         self.layout = layout;
-        Ok(data)
     }
 
     fn fill_cloud(&mut self, view: &CloudView<'_>) -> Layout {
@@ -189,7 +209,7 @@ impl MessageBuffer {
         self.stamp
     }
 
-    /// The bytes of the payload.
+    /// The bytes of the payload; none of a picture on a GPU.
     pub fn data(&self) -> &[u8] {
         &self.data.bytes()[self.payload.clone()]
     }
@@ -224,6 +244,7 @@ impl MessageBuffer {
                 PayloadView::Cloud(CloudView::new(shape, steps, is_big_endian, fields, data)?)
             }
             Layout::Tensors => PayloadView::Tensors(ReceivedTensors::new(self.tensors, data)?),
+            Layout::Picture => PayloadView::Image(ImagePayload::OnDevice(self.picture.view()?)),
         };
         Ok(InputView { header, payload })
     }

@@ -6,6 +6,7 @@
 //! | [`channel`] | from frames to detections, in a replay and in the live node |
 //! | [`message_buffer`], [`synchronizer`], `frame_builder` | from messages to frames |
 //! | [`arrivals`], [`slot`], `input` | messages of a middleware in memory of the slot, the newest frame of live inputs, and the counters of their messages |
+//! | [`video_decoder`] | video of an input, on the CPU or on the engines of a GPU |
 //! | `unpacking` | clouds that are no `PointCloud2` on the wire, unpacked ahead of the slot |
 //! | [`supervisor`] | the detector, which is built again after a failure of its device |
 //! | [`isolated`] | a detector in a separate process |
@@ -38,6 +39,7 @@ pub(crate) mod stamps;
 pub mod supervisor;
 pub mod synchronizer;
 pub(crate) mod unpacking;
+pub mod video_decoder;
 
 pub use frame_builder::Sequence;
 pub use stamps::StampOrder;

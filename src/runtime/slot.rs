@@ -18,8 +18,9 @@ use super::frame_builder::{FrameBuilder, Sequence, SharedMessage, sole};
 use super::message_buffer::MessageBuffer;
 use crate::config::{InputConfig, SyncConfig};
 use det_post_ops::device::PayloadMemory;
+use det_post_ops::image::decompress::video::DevicePicture;
 use det_post_ros::middleware::{InputKind, Received};
-use det_post_types::{Error, Result, Stamp};
+use det_post_types::{Error, Header, Result, Stamp};
 
 /// The result of offering a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,6 +179,23 @@ impl SlotWriter {
     ) -> Result<Offered> {
         let buffer = sole(&mut self.buffer)?;
         buffer.swap_in(kind, memory, max_payload_bytes)?;
+        buffer.set_arrived(arrived);
+        self.submit()
+    }
+
+    /// As [`SlotWriter::offer`] for a picture on the channel's GPU, which the slot takes over, of a message that arrived at
+    /// `arrived`. Memory that is free takes its place.
+    ///
+    /// # Errors
+    /// `Layout` for no picture; `StampNotNewer` with several inputs.
+    pub fn swap_picture(
+        &mut self,
+        header: &Header<'_>,
+        picture: &mut DevicePicture,
+        arrived: Instant,
+    ) -> Result<Offered> {
+        let buffer = sole(&mut self.buffer)?;
+        buffer.swap_picture(header, picture)?;
         buffer.set_arrived(arrived);
         self.submit()
     }

@@ -261,6 +261,7 @@ fn a_channel_says_where_and_how_it_runs() {
         tf32: false,
         fp16: true,
         keep_f32: Vec::new(),
+        channels_last_inputs: false,
         cache_folder: Some("/var/cache/det_post".into()),
     };
     assert_eq!(camera.engine.gpu, gpu);
@@ -975,9 +976,9 @@ fn the_manual_has_every_key_of_every_kind_once() {
         "lidar and surround channels",
         "lidar channels",
     ];
-    let of_none = [&of_clouds[..], &["lidar channels, voxels and none"]].concat();
+    let of_none = [&of_clouds[..], &["lidar channels, voxels, sites and none"]].concat();
     let of_clouds = [&of_clouds[..], &["lidar channels, pillars and voxels"]].concat();
-    let of_voxels = [&of_clouds[..], &["lidar channels, voxels and none"]].concat();
+    let of_voxels = [&of_clouds[..], &["lidar channels, voxels, sites and none"]].concat();
     let of_images = [
         "every channel",
         "camera and surround channels",
@@ -999,18 +1000,34 @@ fn the_manual_has_every_key_of_every_kind_once() {
         ("centerpoint_voxel_nuscenes_0075", "voxels", "center"),
         ("second_kitti", "voxels", "anchor"),
     ] {
-        let encoder_table = format!("lidar heads, {encoder}");
+        let encoder_table = match encoder {
+            "voxels" => "lidar heads, voxels and sites".to_owned(),
+            _ => format!("lidar heads, {encoder}"),
+        };
         let outputs_table = format!("lidar heads, {outputs}");
         let mut of_head = vec!["every head", "lidar heads", &encoder_table, &outputs_table];
         if outputs == "center" {
-            of_head.push("center and surround heads");
+            of_head.push("center, voxelnext and surround heads");
+            of_head.push("lidar heads, center and voxelnext");
         }
         let of_channel = if encoder == "voxels" { &of_voxels[..] } else { &of_clouds[..] };
         assert_in_manual(&head(name), &block(lidar), of_channel, &of_head);
     }
+    for name in ["voxelnext_nuscenes", "voxelnext_waymo"] {
+        let of_head = [
+            "every head",
+            "lidar heads",
+            "lidar heads, voxels and sites",
+            "lidar heads, voxelnext",
+            "lidar heads, center and voxelnext",
+            "center, voxelnext and surround heads",
+        ];
+        let lidar = lidar.replace("encoder_path: e, ", "");
+        assert_in_manual(&head(name), &block(&lidar), &of_none, &of_head);
+    }
     let of_head = ["every head", "lidar heads", "lidar heads, proposals"];
     let of_none_head = [&of_head[..], &["lidar heads, none"]].concat();
-    let of_voxels_head = [&of_head[..], &["lidar heads, voxels"]].concat();
+    let of_voxels_head = [&of_head[..], &["lidar heads, voxels and sites"]].concat();
     for name in ["transfusion_autoware", "bevfusion_autoware"] {
         let lidar = lidar.replace("encoder_path: e, ", "");
         assert_in_manual(&head(name), &block(&lidar), &of_none, &of_none_head);
@@ -1028,8 +1045,12 @@ fn the_manual_has_every_key_of_every_kind_once() {
         [&of_none[..], &["channels of several cameras", "lidar channels, none"]].concat();
     let fused = head("bevfusion_camera_lidar_autoware");
     assert_in_manual(&fused, &with_cameras, &of_fused, &of_none_head);
-    let of_surround =
-        ["every head", "camera and surround heads", "center and surround heads", "surround heads"];
+    let of_surround = [
+        "every head",
+        "camera and surround heads",
+        "center, voxelnext and surround heads",
+        "surround heads",
+    ];
     let streampetr = images(2, "position_embedding_path: p\n   head_path: h");
     assert_in_manual(&head("streampetr_autoware"), &streampetr, &of_streampetr, &of_surround);
     let detr3d = "sensor: surround\nkind: detr3d\nclass_names: [a, b]\ncameras: 2\n\

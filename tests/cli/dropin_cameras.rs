@@ -1,6 +1,7 @@
 //! The nodes of Isaac ROS and yolo_ros that ours replaces: from their parameters to ours.
 
 use crate::common::replay::det_post;
+use crate::common::vocabulary::vocabulary;
 use det_post::config::{ChannelConfig, ChannelKind, Config, Package, Source};
 use det_post_ros::{NodeName, OutputType, Parameter, ParameterValue};
 use det_post_types::{ClassMode, EngineKind, Nms2d};
@@ -132,7 +133,8 @@ fn yolo_ros_loads_the_network_that_was_exported() {
     assert_eq!((found.live.is_enabled, of.max_detections), (false, 20));
     assert_eq!(found.live.qos.reliability, det_post_ros::Reliability::Reliable);
     assert_eq!(found.device.to_string(), "cpu");
-    refused("yolo_ros", &["model_type:=World"], "model_type");
+    refused("yolo_ros", &["model_type:=World"], "vocabulary_path");
+    refused("yolo_ros", &["model_type:=Classify"], "model_type");
 
     // The switch sets their parameter, given or not.
     for parameters in [&[][..], &["enable:=true"]] {
@@ -145,6 +147,37 @@ fn yolo_ros_loads_the_network_that_was_exported() {
         let is_known = |name: &str| config.parameters().iter().any(|p| p.descriptor.name == name);
         assert!(is_known("threshold") && !is_known("score_threshold"));
     }
+}
+
+/// World and YOLOE take a vocabulary, and have the service that sets its classes.
+#[test]
+fn yolo_ros_finds_classes_by_their_vectors() {
+    let folder = tempfile::tempdir().unwrap();
+    vocabulary(&folder.path().join("words.safetensors"));
+    let words = format!("vocabulary_path:={}", folder.path().join("words.safetensors").display());
+    for (model_type, model, layout) in [
+        ("World", "yolov8s-world.pt", "v8"),
+        ("YOLOE", "yoloe-11s-seg.pt", "seg"),
+        ("YOLO", "yolov8s-worldv2.pt", "v8"),
+    ] {
+        let [model_type, model] = [format!("model_type:={model_type}"), format!("model:={model}")];
+        let given = [&*model_type, &*model, &*words, "classes:=[bus, dog]"];
+        let found = channel("yolo_ros", &given);
+        let of = camera(&found);
+        assert_eq!(of.facts.class_names, ["bus", "dog"], "{model}");
+        assert_eq!(of.facts.layout.name(), layout, "{model}");
+        assert_eq!(of.classes_service.as_deref(), Some("set_classes"), "{model}");
+        let [classes, twice] = ["classes:=[busss, doog]", "classes:=[]"];
+        refused("yolo_ros", &[given[0], given[1], given[2], classes], "did you mean \"dog\"?");
+        refused("yolo_ros", &[given[0], given[1], given[2], twice], "classes");
+    }
+    let without = channel("yolo_ros", &[]);
+    assert_eq!(camera(&without).classes_service, None);
+    let error = load("yolo_ros", &["classes_service:=set_classes"]).unwrap_err();
+    assert!(error.message().contains("classes_service"), "{error}");
+    // The service of the node in C++ has other answers, and selects classes.
+    let newer = [NEWER, &[&words, "classes:=[bus]"]].concat();
+    assert_eq!(camera(&channel("yolo_ros", &newer)).classes_service, None);
 }
 
 /// A key that would read another topic is refused, also in a section for many nodes.

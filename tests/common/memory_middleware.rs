@@ -11,7 +11,7 @@ use det_post::{Error, ErrorKind, Result};
 use det_post_ros::SetResult;
 use det_post_ros::middleware::{
     Handler, InputKind, MessageBuffers, Middleware, MiddlewareEvent, MiddlewareOptions, Publisher,
-    Qos, Receiver, Request, Response, Subscription, Switch, Watcher, deliver,
+    Qos, Receiver, Request, Response, ServiceKind, Subscription, Watcher, deliver,
 };
 
 /// The node's side of a graph in memory.
@@ -30,7 +30,7 @@ struct Shared {
     outputs: Mutex<BTreeMap<String, Output>>,
     handler: Mutex<Option<Arc<Handler>>>,
     /// By the name of the service.
-    switches: Mutex<BTreeMap<String, Arc<Switch>>>,
+    named: Mutex<BTreeMap<String, Arc<Handler>>>,
     watchers: Mutex<Vec<Watcher>>,
 }
 
@@ -98,10 +98,18 @@ impl MemoryGraph {
         Some(handler(request))
     }
 
+    /// Asks the service of a separate name; `None` when the node serves none.
+    pub fn ask_named(&self, name: &str, request: Request) -> Option<Response> {
+        let handler = lock(&self.0.named).get(name).cloned()?;
+        Some(handler(request))
+    }
+
     /// Calls the switch of a name; `None` when the node serves none.
     pub fn switch(&self, name: &str, on: bool) -> Option<SetResult> {
-        let set = lock(&self.0.switches).get(name).cloned()?;
-        Some(set(on))
+        match self.ask_named(name, Request::SetSwitch(on))? {
+            Response::SetResult(result) => Some(result),
+            _ => None,
+        }
     }
 
     /// Sets the number of matched publishers of a subscribed topic.
@@ -206,9 +214,9 @@ impl Middleware for MemoryMiddleware {
         }
     }
 
-    fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()> {
+    fn serve_named(&mut self, _: ServiceKind, name: &str, handler: Handler) -> Result<()> {
         let name = self.options.remaps.resolve_service(&self.options.node, name);
-        lock(&self.graph.0.switches).insert(name, Arc::new(set));
+        lock(&self.graph.0.named).insert(name, Arc::new(handler));
         Ok(())
     }
 

@@ -46,4 +46,5 @@ pub mod tables;
 #[cfg(feature = "video")]
 pub mod video;
 pub mod view_rig;
+pub mod vocabulary;
 pub mod yolov8_tensor;

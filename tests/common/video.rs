@@ -1,14 +1,22 @@
 //! Video of pictures that tests make.
 #![allow(dead_code, reason = "each suite uses its part")]
 
+use det_post::runtime::video_decoder::{InputDecoder, VideoPlace};
+use det_post_ops::device::Device;
+use det_post_ops::image::decompress::video::{DevicePicture, GpuVideo};
 use det_post_ros::messages::{CompressedImage, CompressedVideo, FfmpegPacket, Image};
-use det_post_ros::video::VideoMessage;
-use det_post_types::Header;
+use det_post_ros::video::{Decoded, VideoDecoder, VideoMessage, grown};
+use det_post_types::{DeviceChoice, Header, Result, Size};
 use openh264::OpenH264API;
 use openh264::encoder::{
     BitRate, Encoder, EncoderConfig, FrameRate, IntraFramePeriod, RateControlMode,
 };
 use openh264::formats::YUVBuffer;
+
+use super::require::{Need, skip};
+
+/// The most bytes of a picture.
+const MAX_BYTES: usize = 64 << 20;
 
 /// A picture of 4:2:0: luma, then both chroma at half the size.
 pub struct Picture {
@@ -98,3 +106,90 @@ pub const CARRIERS: [VideoMessage; 4] = [
     VideoMessage::CompressedImage,
     VideoMessage::Image,
 ];
+
+/// A picture as `nv12` without padding.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Nv12 {
+    pub size: Size,
+    pub samples: Vec<u8>,
+}
+
+impl Nv12 {
+    fn of_message(cdr: &[u8]) -> Result<Self> {
+        let Image { width, height, data, encoding, step, .. } = Image::decode(cdr)?;
+        assert_eq!((encoding, step), ("nv12", width));
+        Ok(Self { size: Size::new(width, height), samples: data.to_vec() })
+    }
+
+    /// The planes: luma, then both chroma.
+    pub fn planes(&self) -> Vec<u8> {
+        let Size { width, height } = self.size;
+        let (luma, chroma) = self.samples.split_at((width * height) as usize);
+        let mut planes = luma.to_vec();
+        for at in 0..2 {
+            planes.extend(chroma.iter().skip(at).step_by(2));
+        }
+        planes
+    }
+}
+
+/// Decodes packets, one by one.
+pub trait Decode {
+    fn picture(&mut self, packet: &[u8]) -> Result<Nv12>;
+}
+
+impl Decode for VideoDecoder {
+    fn picture(&mut self, packet: &[u8]) -> Result<Nv12> {
+        let carrier = VideoMessage::Foxglove;
+        let cdr = message(carrier, Header::default(), "h264", packet);
+        let mut image = Vec::new();
+        self.decode_to(carrier, &cdr, MAX_BYTES, &mut image)?;
+        Nv12::of_message(&image)
+    }
+}
+
+/// Decodes packets on the engines of GPU 0.
+pub struct OnGpu {
+    decoder: InputDecoder,
+    picture: DevicePicture,
+    /// Pictures that the CPU has decoded in place of the GPU.
+    pub num_on_cpu: usize,
+}
+
+impl OnGpu {
+    /// `None` without such engines, with the reason recorded.
+    pub fn open() -> Option<Self> {
+        match GpuVideo::open(DeviceChoice::Cuda(0)) {
+            Ok(_) => Some(Self::new()),
+            Err(reason) => {
+                skip(Need::Nvdec, reason);
+                None
+            }
+        }
+    }
+
+    /// Another decoder, where [`Self::open`] has found that there are engines.
+    pub fn new() -> Self {
+        let place = VideoPlace::on_gpu("test", DeviceChoice::Cuda(0));
+        Self { decoder: InputDecoder::new(place), picture: DevicePicture::default(), num_on_cpu: 0 }
+    }
+}
+
+impl Decode for OnGpu {
+    fn picture(&mut self, packet: &[u8]) -> Result<Nv12> {
+        let carrier = VideoMessage::Foxglove;
+        let cdr = message(carrier, Header::default(), "h264", packet);
+        let (Self { decoder, picture, num_on_cpu }, mut image) = (self, Vec::new());
+        match decoder.decode(carrier, &cdr, MAX_BYTES, picture, grown(&mut image))? {
+            Decoded::Elsewhere(_) => {
+                let view = picture.view()?;
+                assert_eq!(view.step(), view.size().width as usize);
+                Ok(Nv12 { size: view.size(), samples: Device::download(view.data())? })
+            }
+            Decoded::Message => {
+                *num_on_cpu += 1;
+                Nv12::of_message(&image)
+            }
+        }
+    }
+}

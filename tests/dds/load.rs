@@ -4,6 +4,7 @@ use super::memory::resident;
 use super::one_input_slot::{next_stamp, one_input_slot};
 use super::peer::{Turn, events, exclusive_turn, wait_until, with};
 use det_post::runtime::arrivals::{Arrivals, NUM_ARRIVING};
+use det_post::runtime::video_decoder::VideoPlace;
 use det_post_ops::device::PayloadMemory;
 use det_post_ros::middleware::{
     InputKind, Middleware, MiddlewareEvent, Qos, Received, Receiver, Reliability, Subscription,
@@ -268,6 +269,7 @@ fn large_messages_arrive_in_the_memory_of_the_slot() {
         writer,
         memory: (0..NUM_ARRIVING).map(|_| PayloadMemory::default()).collect(),
         decoded: PayloadMemory::default(),
+        video: VideoPlace::default(),
         max_payload_bytes: usize::MAX,
         note: Box::new(|offered| assert!(offered.is_ok(), "{offered:?}")),
     };

@@ -4,7 +4,9 @@ use super::metadata_client::MetadataClient;
 use super::peer::{PATIENCE, Peer, events, turn};
 use det_post_ros::cdr::Reader;
 use det_post_ros::messages::find_type;
-use det_post_ros::middleware::{DescribedType, Middleware, MiddlewareEvent, Request, Response};
+use det_post_ros::middleware::{
+    DescribedType, Middleware, MiddlewareEvent, Request, Response, ServiceKind,
+};
 use det_post_ros::{
     LifecycleState, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
     ParameterRange, ParameterType, ParameterValue, Remaps,
@@ -37,6 +39,7 @@ fn answer(request: Request) -> Response {
             Response::SetResults(parameters.iter().map(refused).collect())
         }
         Request::SetSwitch(_) => Response::SetResult(Err("no switch".into())),
+        Request::SetClasses(_) => Response::Nothing,
         Request::SetParametersAtomically(parameters) => {
             Response::SetResult(parameters.iter().try_for_each(refused))
         }
@@ -105,12 +108,35 @@ fn a_switch_answers_under_its_own_name() {
     let turn = turn();
     let Some(mut peer) = turn.peer() else { return };
     let mut middleware = turn.middleware_in("yolo", "yolo_node", Remaps::default());
-    let set = |on: bool| if on { Ok(()) } else { Err("it stays on".to_owned()) };
-    middleware.serve_switch("enable", Box::new(set)).unwrap();
+    let set = |request| match request {
+        Request::SetSwitch(false) => Response::SetResult(Err("it stays on".to_owned())),
+        _ => Response::SetResult(Ok(())),
+    };
+    middleware.serve_named(ServiceKind::SetSwitch, "enable", Box::new(set)).unwrap();
     for (on, reason) in [(true, ""), (false, "it stays on")] {
         let answer = peer.ask(&json!({"op": "call", "service": "/yolo/enable",
             "type": "std_srvs/srv/SetBool", "request": {"data": on}}));
         assert_eq!((&answer["success"], &answer["message"]), (&json!(on), &json!(reason)));
+    }
+}
+
+#[test]
+fn classes_are_set_under_a_separate_name() {
+    let turn = turn();
+    let Some(mut peer) = turn.peer() else { return };
+    let mut middleware = turn.middleware_in("yolo", "yolo_node", Remaps::default());
+    let (sender, requests) = mpsc::channel();
+    let set = move |request| {
+        sender.send(request).unwrap();
+        Response::Nothing
+    };
+    middleware.serve_named(ServiceKind::SetClasses, "set_classes", Box::new(set)).unwrap();
+    for classes in [&["helmet", "safety vest"][..], &[]] {
+        let answer = peer.ask(&json!({"op": "call", "service": "/yolo/set_classes",
+            "type": "yolo_msgs/srv/SetClasses", "request": {"classes": classes}}));
+        assert_eq!(answer["nothing"], json!(0), "{answer}");
+        let expected = classes.iter().map(|&name| name.to_owned()).collect();
+        assert_eq!(requests.try_recv(), Ok(Request::SetClasses(expected)));
     }
 }
 

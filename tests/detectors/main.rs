@@ -22,6 +22,7 @@ mod masks;
 mod streampetr;
 mod trained_decoder;
 mod vocabulary;
+mod voxelnext;
 mod whole_detector;
 
 #[cfg(feature = "cuda")]

@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use det_post::config::Config;
+use det_post::config::{Config, Source};
 use det_post::node::{Change, LiveNode};
 use det_post_ros::cdr::Reader;
 use det_post_ros::messages::{Detection2DArray, Detection3DArray, read_header};
-use det_post_ros::middleware::{InputKind, MiddlewareOptions};
+use det_post_ros::middleware::{InputKind, MiddlewareOptions, Request, Response};
 use det_post_ros::{NodeName, ParameterValue, Remaps};
 use det_post_types::{Header, Stamp};
 
+use super::common::vocabulary::{network, vocabulary};
 use super::common::yolov8_tensor::{CANDIDATES, FOUND, message};
 use super::diagnostics::{await_status, decode};
 use super::memory_middleware::MemoryMiddleware;
@@ -152,6 +153,66 @@ fn a_switch_stops_and_starts_the_frames() {
     session.set("camera.enabled", ParameterValue::Flag(true)).unwrap();
     session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(3, 0)), CAMERA_OUT);
     assert_eq!(session.graph.switch("/other", true), None);
+}
+
+/// YOLO-World in place of yolo_ros: its service changes the classes; names without a vector change
+/// nothing and are counted.
+#[test]
+fn the_service_of_yolo_ros_sets_the_classes() {
+    let folder = tempfile::tempdir().unwrap();
+    network(&folder.path().join("world.onnx"), -1);
+    vocabulary(&folder.path().join("words.safetensors"));
+    let of = |name: &str| folder.path().join(name).display().to_string();
+    let overrides = [
+        "model_type:=World".to_owned(),
+        format!("model:={}", of("world.pt")),
+        format!("vocabulary_path:={}", of("words.safetensors")),
+        "classes:=[dog, car]".to_owned(),
+        "device:=cpu".to_owned(),
+        "diagnostics_period_s:=0.1".to_owned(),
+    ];
+    let node = NodeName::new("yolo", "yolo_node").unwrap();
+    let like = Some("yolo_ros".parse().unwrap());
+    let source = Source { overrides: overrides.into(), like, ..Source::default() };
+    let config = Config::read(&node, &source).unwrap();
+    let options = MiddlewareOptions { node, remaps: Remaps::default() };
+    let (middleware, graph) = MemoryMiddleware::open(options);
+    let session = Session { node: LiveNode::open(config, Box::new(middleware)).unwrap(), graph };
+    session.node.change(Change::Configure).unwrap();
+    session.node.change(Change::Activate).unwrap();
+
+    let (input, output) = ("/yolo/image_raw", "/yolo/detections");
+    let num_found = |second| {
+        let image = image_message(Stamp::from_ros(second, 0));
+        let found = session.send_for(input, &image, output);
+        let mut reader = Reader::new("test", &found).unwrap();
+        read_header(&mut reader).unwrap();
+        reader.sequence_len(1).unwrap()
+    };
+    let set = |classes: &[&str]| {
+        let classes = classes.iter().map(|&name| name.to_owned()).collect();
+        let answer = session.graph.ask_named("/yolo/set_classes", Request::SetClasses(classes));
+        assert_eq!(answer, Some(Response::Nothing));
+    };
+    assert_eq!(num_found(1), 2);
+    set(&["cat"]);
+    assert_eq!(num_found(2), 1);
+    set(&["bus", "cat", "dog", "car"]);
+    assert_eq!(num_found(3), 3);
+    // The service is the parameter.
+    let texts = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    session.set("classes", ParameterValue::Texts(texts(&["dog"]))).unwrap();
+    assert_eq!(num_found(4), 1);
+    for refused in [&["dog", "zeppelin", "catt"][..], &[], &["dog", "dog"]] {
+        set(refused);
+    }
+    assert_eq!(num_found(5), 1);
+    let names = vec!["classes".to_owned()];
+    let kept = Response::Values(vec![ParameterValue::Texts(texts(&["dog"]))]);
+    assert_eq!(session.ask(Request::GetParameters(names)), kept);
+    await_status(&session, "yolo/yolo_node: node", |status| {
+        status.values["refused_requests"] == "3"
+    });
 }
 
 #[test]

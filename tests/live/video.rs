@@ -12,7 +12,7 @@ use mcap::WriteOptions;
 use mcap::records::MessageHeader;
 
 use super::diagnostics::await_status;
-use super::encoded::{CARRIERS, Picture, encode, message};
+use super::encoded::{CARRIERS, OnGpu, Picture, encode, message};
 use super::recording::IMAGE_TOPIC;
 use super::replay::{self, Run};
 use super::session::{CAMERA_OUT, Session, messages, sample};
@@ -255,4 +255,53 @@ fn video_that_is_faster_than_the_channel_loses_no_image_in_silence() {
         assert_eq!(num_refused, 0, "{:?}", status.values);
         status.number("received") == num && status.number("overtaken") > 0.0
     });
+}
+
+/// The parameters of the camera on a GPU, with its network on the CPU.
+fn on_gpu(decode: &str) -> Vec<String> {
+    let decode = format!("camera.decode_video:={decode}");
+    ["device:=cuda:0", "camera.engine.kind:=rten", &decode].map(str::to_owned).to_vec()
+}
+
+#[test]
+fn channels_on_a_gpu_detect_the_same_with_both_decoders() {
+    if OnGpu::open().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("video.mcap");
+    let packets = carried(VideoMessage::Foxglove, "h264");
+    write(&bag, VideoMessage::Foxglove.type_name(), &packets);
+    let run = |decode: &str| {
+        let out = folder.path().join(decode);
+        let run = replay::replay(&bag, &config(), &on_gpu(decode), &out);
+        let found = detections(&out);
+        assert_eq!(found.len(), packets.len(), "{decode}");
+        (found, run.expect_code(0).stderr.clone())
+    };
+    let ((expected, on_cpu), (found, on_engines)) = (run("cpu"), run("gpu"));
+    assert!(found == expected);
+    assert!(run("auto").0 == expected);
+    assert!(on_engines.contains("video is decoded by cuda:0"), "{on_engines}");
+    assert!(!on_cpu.contains("NVDEC"), "{on_cpu}");
+
+    // A slice, frames in flight, and at a pace.
+    let index = KEY_PERIOD + 2;
+    for more in [&[][..], &["--frames-in-flight", "1"], &["--frames-in-flight", "4"]] {
+        let out = folder.path().join(format!("from{}", more.concat()));
+        let parameters = on_gpu("gpu");
+        let mut all: Vec<&str> = parameters.iter().flat_map(|of| ["-p", of.as_str()]).collect();
+        all.extend(more);
+        replay_from(&bag, packets[index].0, &all, &out).expect_code(0);
+        assert!(detections(&out) == expected[index..], "{more:?}");
+    }
+
+    // Live.
+    let mut overrides = on_gpu("gpu");
+    overrides.push("camera.input_transport:=foxglove".to_owned());
+    let overrides: Vec<&str> = overrides.iter().map(String::as_str).collect();
+    let session = Session::active(&overrides);
+    for ((_, cdr), (_, expected)) in packets.iter().zip(&expected) {
+        assert!(session.send_for(IMAGE_TOPIC, cdr, CAMERA_OUT) == *expected);
+    }
 }

@@ -12,6 +12,7 @@ use super::fuzz_bags::{Random, mutate};
 use crate::common::sparse_onnx::{File, autoware, scn};
 use crate::common::{cpu_time, memory, shared_data};
 use det_post_infer::sparse::{Plan, parse};
+use det_post_testing::voxelnext::SMALL;
 
 /// Longest CPU time that one file may take.
 const MAX_TIME: Duration = Duration::from_secs(1);
@@ -74,7 +75,8 @@ fn edit(file: &mut File, random: &mut Random) {
 
 #[test]
 fn fuzz_sparse_networks() {
-    let mut files: Vec<Vec<u8>> = [scn(), autoware()].iter().map(File::to_bytes).collect();
+    let mut files: Vec<Vec<u8>> =
+        [scn(), autoware(), SMALL.file()].iter().map(File::to_bytes).collect();
     if let Some(root) = shared_data::shared_data() {
         let names = ["tiny.scn.onnx", "tiny_autoware.onnx"];
         files.extend(names.map(|name| std::fs::read(root.join("sparse").join(name)).unwrap()));
@@ -90,7 +92,11 @@ fn fuzz_sparse_networks() {
             mutate(&mut bytes, &mut random);
             bytes
         } else {
-            let mut file = if at % 4 == 1 { scn() } else { autoware() };
+            let mut file = match at % 6 {
+                1 => scn(),
+                3 => autoware(),
+                _ => SMALL.file(),
+            };
             (0..=random.below(3)).for_each(|_| edit(&mut file, &mut random));
             let mut bytes = file.to_bytes();
             if random.below(4) == 0 {

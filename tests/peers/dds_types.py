@@ -578,6 +578,7 @@ class TransitionEvent:
 # Services: on the wire of CycloneDDS's ROS, a header goes before request and response.
 SERVICES = {
     "std_srvs/srv/SetBool": ({"data": bool}, {"success": bool, "message": str}),
+    "yolo_msgs/srv/SetClasses": ({"classes": sequence[str]}, {"nothing": uint8}),
     "rcl_interfaces/srv/ListParameters": (
         {"prefixes": sequence[str], "depth": uint64},
         {"names": sequence[str], "prefixes": sequence[str]},

@@ -225,15 +225,15 @@ fn replay_in_background(config: &str, channels: &[&str], more: &[&str], out: &st
         .unwrap()
 }
 
-/// A drive that no network was trained on through the networks of a parameter file, its first two
-/// seconds twice: the same bytes, and what `eval` says of the whole.
+/// A drive that no network was trained on through the networks of a parameter file, its first
+/// second twice: the same bytes, and what `eval` says of the whole.
 fn figures_of(config: &str, channels: &[&str], simulate: &[&str]) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (bag, figures) = (path("drive"), path("eval.json"));
     det_post(&[&["simulate", "--out", &bag], simulate].concat()).expect_code(0);
     let runs =
-        [("whole", &[&bag[..]][..]), ("start", &[&bag, "--to", "+2"])].map(|(name, more)| {
+        [("whole", &[&bag[..]][..]), ("start", &[&bag, "--to", "+1"])].map(|(name, more)| {
             (path(name), replay_in_background(config, channels, more, &path(name)))
         });
     let [whole, start] = runs.map(|(out, mut child)| {

@@ -53,29 +53,12 @@ mod decoded {
     use std::path::{Path, PathBuf};
     use std::process::Command;
 
-    use det_post_ros::messages::Image;
-    use det_post_ros::video::{VideoDecoder, VideoMessage};
-    use det_post_types::{ErrorKind, Header, Result};
+    use det_post_ros::video::{Decoded, PictureDecoder, VideoDecoder, VideoMessage, grown};
+    use det_post_types::{Error, ErrorKind, Header, Result, Size};
     use serde_json::Value;
 
     use crate::common::require::{Need, skip};
-    use crate::common::video::{Picture, encode, message};
-
-    /// The picture of a packet, as planes of 4:2:0.
-    fn decode(decoder: &mut VideoDecoder, packet: &[u8]) -> Result<(u32, u32, Vec<u8>)> {
-        let carrier = VideoMessage::Foxglove;
-        let cdr = message(carrier, Header::default(), "h264", packet);
-        let mut image = Vec::new();
-        decoder.decode_to(carrier, &cdr, 64 << 20, &mut image)?;
-        let Image { width, height, data, encoding, step, .. } = Image::decode(&image)?;
-        assert_eq!((encoding, step), ("nv12", width));
-        let (luma, chroma) = data.split_at((width * height) as usize);
-        let mut planes = luma.to_vec();
-        for at in 0..2 {
-            planes.extend(chroma.iter().skip(at).step_by(2));
-        }
-        Ok((width, height, planes))
-    }
+    use crate::common::video::{Decode, Nv12, OnGpu, Picture, encode, message};
 
     /// The packets of a stream with start codes: a picture each, with the sets before it.
     fn packets(stream: &[u8]) -> Vec<Vec<u8>> {
@@ -139,11 +122,9 @@ mod decoded {
         assert_eq!(sha1(b"abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
     }
 
-    /// The streams of openh264's own tests (its folder `res`) and of the standard's, by the SHA-1 of all pictures
-    /// that those tests state.
-    #[test]
-    #[ignore = "needs the streams of openh264"]
-    fn conformance_streams_give_their_hashes() {
+    /// Decodes the streams of openh264's own tests (its folder `res`) and of the standard's, and compares with the SHA-1 of
+    /// all pictures that those tests state; `new` makes a decoder, `end` looks at it after a stream.
+    fn check_streams<D: Decode>(new: impl Fn() -> D, mut end: impl FnMut(&str, D)) {
         let folder = PathBuf::from(std::env::var_os("DET_POST_H264_STREAMS").unwrap());
         let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/h264_sha1.txt");
         let list = std::fs::read_to_string(list).unwrap();
@@ -151,10 +132,10 @@ mod decoded {
         for line in list.lines() {
             let (expected, name) = line.split_once("  ").unwrap();
             let Ok(stream) = std::fs::read(folder.join(name)) else { continue };
-            let (mut decoder, mut all) = (VideoDecoder::default(), Vec::new());
+            let (mut decoder, mut all) = (new(), Vec::new());
             let decoded = packets(&stream).iter().try_for_each(|packet| {
-                match decode(&mut decoder, packet) {
-                    Ok((.., planes)) => all.extend(planes),
+                match decoder.picture(packet) {
+                    Ok(picture) => all.extend(picture.planes()),
                     // Parameter sets at the end.
                     Err(error) if error.message().contains("and no image") => {}
                     Err(error) => return Err(error),
@@ -165,6 +146,7 @@ mod decoded {
                 Ok(()) => {
                     assert_eq!(sha1(&all), expected, "{name}");
                     num_equal += 1;
+                    end(name, decoder);
                 }
                 Err(error) => {
                     println!("{name}: {error}");
@@ -181,6 +163,106 @@ mod decoded {
     }
 
     #[test]
+    #[ignore = "needs the streams of openh264"]
+    fn conformance_streams_give_their_hashes() {
+        check_streams(VideoDecoder::default, |_, _| {});
+    }
+
+    #[test]
+    #[ignore = "needs the streams of openh264"]
+    fn conformance_streams_give_their_hashes_on_a_gpu() {
+        if OnGpu::open().is_none() {
+            return;
+        }
+        let mut num_on_gpu = 0;
+        check_streams(OnGpu::new, |name, decoder| match decoder.num_on_cpu {
+            0 => num_on_gpu += 1,
+            num => println!("{name}: {num} images on the CPU"),
+        });
+        assert!(num_on_gpu >= 30, "{num_on_gpu}");
+    }
+
+    /// A decoder that decodes nothing, and fails as it is asked to.
+    #[derive(Default)]
+    struct Planted {
+        /// The errors of the next pictures; without one a picture decodes.
+        errors: Vec<Option<ErrorKind>>,
+        num_pictures: usize,
+        num_resets: usize,
+    }
+
+    impl PictureDecoder for Planted {
+        fn decode(&mut self, units: &[u8], size: Size) -> Result<()> {
+            assert!(units.starts_with(&[0, 0, 0, 1]) && size == Size::new(64, 48));
+            self.num_pictures += 1;
+            match self.errors.pop().flatten() {
+                Some(kind) => Err(Error::new(kind, "test", "planted")),
+                None => Ok(()),
+            }
+        }
+
+        fn reset(&mut self) {
+            self.num_resets += 1;
+        }
+    }
+
+    /// What becomes of the packets of key frames (every third) and pictures after them: `g` by the other decoder, `c` on
+    /// the CPU, else the reason. The other decoder is dropped after an error but of a damaged picture.
+    #[test]
+    fn the_cpu_takes_over_at_a_key_frame() {
+        use ErrorKind::{Device, Encoding, VideoCodec};
+        let pictures: Vec<Picture> = (0..9).map(|number| Picture::moving(64, 48, number)).collect();
+        let packets = encode(&pictures, 3);
+        type Case = (Vec<Option<ErrorKind>>, &'static str, usize);
+        let cases: [Case; 6] = [
+            (vec![], "ggg ggg ggg", 0),
+            // It does not decode the stream.
+            (vec![Some(Encoding)], "ccc ccc ccc", 0),
+            // It fails at a key frame, and in between.
+            (vec![None, None, None, Some(Device)], "ggg ccc ccc", 0),
+            (vec![None, None, None, None, Some(Device)], "ggg gDn ccc", 0),
+            // A damaged picture, and a damaged key frame.
+            (vec![None, Some(VideoCodec)], "gVn ggg ggg", 1),
+            (vec![Some(VideoCodec), Some(Device)], "Vnn ccc ccc", 1),
+        ];
+        for (mut errors, expected, num_resets) in cases {
+            errors.reverse();
+            let mut other = Planted { errors, ..Planted::default() };
+            let (mut decoder, mut image, mut found) =
+                (VideoDecoder::default(), Vec::new(), String::new());
+            let mut has_ended = false;
+            for (index, packet) in packets.iter().enumerate() {
+                let carrier = VideoMessage::Foxglove;
+                let cdr = message(carrier, Header::default(), "h264", packet);
+                let num_before = other.num_pictures;
+                let fails = other.errors.last().copied().flatten();
+                let used = (!has_ended).then_some(&mut other as &mut dyn PictureDecoder);
+                let decoded = decoder.decode_by(used, carrier, &cdr, 1 << 20, grown(&mut image));
+                if other.num_pictures > num_before {
+                    has_ended |= fails.is_some_and(|kind| kind != VideoCodec);
+                }
+                if index > 0 && index % 3 == 0 {
+                    found.push(' ');
+                }
+                found.push(match decoded {
+                    Ok(Decoded::Message) => 'c',
+                    Ok(Decoded::Elsewhere(header)) => {
+                        assert_eq!(header, Header::default());
+                        'g'
+                    }
+                    Err(error) if error.kind() == Device => 'D',
+                    Err(error) if error.kind() == VideoCodec => 'V',
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::NoImage);
+                        'n'
+                    }
+                });
+            }
+            assert_eq!((&*found, other.num_resets), (expected, num_resets));
+        }
+    }
+
+    #[test]
     fn sizes_change_at_a_key_frame_and_damage_costs_no_more_than_up_to_the_next() {
         let stream = |width, height| {
             let pictures: Vec<Picture> =
@@ -190,22 +272,20 @@ mod decoded {
         let mut decoder = VideoDecoder::default();
         let all = [stream(48, 32), stream(64, 40), stream(48, 32)].concat();
         let sizes = |decoder: &mut VideoDecoder| -> Vec<u32> {
-            all.iter()
-                .map(|packet| decode(decoder, packet).map_or(0, |(width, ..)| width))
-                .collect()
+            let width = |packet: &Vec<u8>| Ok::<_, Error>(decoder.picture(packet)?.size.width);
+            all.iter().map(width).map(|width| width.unwrap_or(0)).collect()
         };
         let expected = [[48; 6], [64; 6], [48; 6]].concat();
         assert_eq!(sizes(&mut decoder), expected);
         // Each packet damaged once: what is decoded later is what it was.
-        let whole: Vec<_> =
-            all.iter().map(|packet| decode(&mut decoder, packet).unwrap()).collect();
+        let whole: Vec<_> = all.iter().map(|packet| decoder.picture(packet).unwrap()).collect();
         for damaged in 0..all.len() {
             let mut decoder = VideoDecoder::default();
             let mut num_lost = 0;
             for (index, packet) in all.iter().enumerate() {
                 let cut = &packet[..packet.len() / 2];
                 let packet = if index == damaged { cut } else { packet };
-                match decode(&mut decoder, packet) {
+                match decoder.picture(packet) {
                     Ok(picture) if index != damaged => assert!(picture == whole[index], "{index}"),
                     Ok(_) => panic!("half of packet {index} decodes"),
                     Err(_) => num_lost += 1,
@@ -233,18 +313,24 @@ mod decoded {
         let cases = std::fs::read(folder.path().join("cases.json")).unwrap();
         let cases: Vec<Value> = serde_json::from_slice(&cases).unwrap();
         assert!(cases.len() >= 8);
+        let has_gpu = OnGpu::open().is_some();
         for case in &cases {
             let name = case["name"].as_str().unwrap();
             let read = |number: usize, of: &str| {
                 std::fs::read(folder.path().join(format!("{name}.{number}.{of}"))).unwrap()
             };
             let mut decoder = VideoDecoder::default();
+            let mut on_gpu = has_gpu.then(OnGpu::new);
             let num = case["num"].as_u64().unwrap() as usize;
             let mut num_b_frames = 0;
             for number in 0..num {
-                match decode(&mut decoder, &read(number, "packet")) {
-                    Ok((.., planes)) => {
-                        assert!(planes == read(number, "planes"), "{name} {number}")
+                let packet = read(number, "packet");
+                let on_gpu = on_gpu.as_mut().map(|decoder| decoder.picture(&packet));
+                match decoder.picture(&packet) {
+                    Ok(picture) => {
+                        assert!(picture.planes() == read(number, "planes"), "{name} {number}");
+                        let is_equal = |found: Result<Nv12>| found.unwrap() == picture;
+                        assert!(on_gpu.is_none_or(is_equal), "{name} {number}");
                     }
                     Err(error) if case["has_b_frames"] == true => {
                         assert_ne!(error.kind(), ErrorKind::VideoCodec, "{name} {number}: {error}");

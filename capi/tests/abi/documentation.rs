@@ -34,7 +34,12 @@ fn program(code: &str, language: Language) -> String {
             "#include <det_post.hpp>\ntemplate<typename ... Values> void use(Values ...);\n\
              static det_post_view_motion motion;\n\
              static std::vector<det_post_view_camera> cameras;\n\
-             static std::vector<det_post_tensor> maps;\n"
+             static std::vector<det_post_tensor> maps;\n\
+             static int32_t coordinates[1];\n\
+             static float features[1];\n\
+             static size_t num_rows;\n\
+             static det_post_sparse_geometry submanifold, strided;\n\
+             static det_post_sparse_parameters first, second;\n"
         }
     };
     format!("{includes}\n{BEFORE}{given}\nint main(void) {{\n{rest}\nreturn 0;\n}}\n")
@@ -43,7 +48,7 @@ fn program(code: &str, language: Language) -> String {
 #[test]
 fn its_code_compiles() {
     let page = fs::read_to_string(root().join("docs/cpp.md")).unwrap();
-    for (name, language, num) in [("c", Language::C11, 1), ("cpp", Language::Cpp17, 4)] {
+    for (name, language, num) in [("c", Language::C11, 1), ("cpp", Language::Cpp17, 5)] {
         let blocks = blocks(&page, name);
         assert_eq!(blocks.len(), num, "blocks of {name}");
         for block in blocks {

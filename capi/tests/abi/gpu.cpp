@@ -6,6 +6,8 @@
 #include "cuda.hpp"
 #include "expect.hpp"
 
+#include <det_post.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -490,32 +492,55 @@ void decoders(Cuda & cuda, det_post_workspace host, det_post_workspace gpu, void
   same_candidates(cuda, stream, *found, *expected, "anchors on the GPU");
 }
 
-void same_convolution(
-  Cuda & cuda, void * stream, const det_post_sparse_result & found,
-  const det_post_sparse_result & expected, std::size_t num_channels, double share, const char * what)
+// A layer on sites of rows, in a workspace: the sites of its output and what it found.
+struct SparseLayer
 {
-  const auto num = expected.num_sites;
-  expect(found.num_sites == num, what);
-  if (found.num_sites != num) {return;}
-  for (int axis = 0; axis < 3; ++axis) {
-    expect(found.grid_size[axis] == expected.grid_size[axis], what);
+  det_post::Sites sites;
+  det_post::Rulebook rulebook;
+  det_post::Sites output;
+  const det_post_sparse_result & result;
+
+  SparseLayer(
+    det_post::Workspace & workspace, const det_post_site_rows & rows, const float * features,
+    const det_post_sparse_geometry & geometry, const det_post::SparseWeights & weights,
+    std::size_t num_channels)
+  : sites(workspace.sites(rows)), rulebook(sites, geometry), output(rulebook.sites()),
+    result(
+      workspace.convolve(
+        {rulebook.get(), weights.get(), nullptr, 1, 0},
+        {features, rows.num_rows, num_channels, DET_POST_ORDER_COORDINATES, 0}))
+  {
   }
-  expect(found.num_outside == expected.num_outside, "sites outside");
-  expect(found.num_duplicates == expected.num_duplicates, "duplicates");
-  expect(found.num_over_capacity == expected.num_over_capacity, "sites over the limit");
-  expect(same(cuda, stream, found.coordinates, expected.coordinates, 4 * num), "coordinates");
-  std::vector<float> values(num * num_channels);
-  cuda.download(values.data(), found.features, 4 * values.size(), stream);
+};
+
+void same_layer(
+  Cuda & cuda, void * stream, const SparseLayer & found, const SparseLayer & expected, double share)
+{
+  for (const auto of : {&SparseLayer::sites, &SparseLayer::output}) {
+    const auto a = (found.*of).info(), b = (expected.*of).info();
+    expect(
+      a.num_sites == b.num_sites && a.num_outside == b.num_outside &&
+        a.num_duplicates == b.num_duplicates && a.num_over_capacity == b.num_over_capacity &&
+        std::equal(a.grid_size, a.grid_size + 3, b.grid_size), "counts of sites");
+    if (a.num_sites != b.num_sites) {return;}
+    expect(same(cuda, stream, a.coordinates, b.coordinates, 4 * b.num_sites), "coordinates");
+    if (b.rows != nullptr) {expect(same(cuda, stream, a.rows, b.rows, b.num_sites), "rows");}
+  }
+  const auto num = expected.result.num_sites * expected.result.num_channels;
+  std::vector<float> values(num);
+  cuda.download(values.data(), found.result.features, 4 * num, stream);
   float largest = 0, apart = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    largest = std::max(largest, std::fabs(expected.features[i]));
-    apart = std::max(apart, std::fabs(values[i] - expected.features[i]));
+  for (std::size_t i = 0; i < num; ++i) {
+    largest = std::max(largest, std::fabs(expected.result.features[i]));
+    apart = std::max(apart, std::fabs(values[i] - expected.result.features[i]));
   }
-  expect(static_cast<double>(apart) <= share * static_cast<double>(largest), what);
+  expect(static_cast<double>(apart) <= share * static_cast<double>(largest), "a sparse convolution");
 }
 
-void sparse(Cuda & cuda, det_post_workspace host, det_post_workspace gpu, void * stream)
+void sparse(Cuda & cuda, void * stream)
 {
+  det_post::Workspace host("cpu"), gpu("cuda:0");
+  gpu.set_stream(stream);
   std::mt19937 random(13);
   std::normal_distribution<float> normal(0.0f, 1.0f);
   const auto values = [&](std::size_t num) {
@@ -530,57 +555,48 @@ void sparse(Cuda & cuda, det_post_workspace host, det_post_workspace gpu, void *
     for (int size : {2, 9, 33, 41}) {cells.push_back(static_cast<int32_t>(random() % (size + 1u)));}
   }
   const auto features = values(most_sites * num_inputs);
-  const auto weights = values(num_outputs * 27 * num_inputs), others = values(weights.size());
-  const auto bias = values(num_outputs);
+  const auto weights = values(num_outputs * 27 * num_inputs), bias = values(num_outputs);
   Late<int32_t> late_cells(cuda, stream, cells);
   Late<float> late_features(cuda, stream, features);
-  det_post_sparse_convolution convolution{};
-  convolution.batch_size = 2;
-  const uint32_t grid_size[] = {9, 33, 40};
+  det_post_sparse_parameters parameters{};
+  parameters.num_output_channels = num_outputs;
+  parameters.num_taps = 27;
+  parameters.num_input_channels = num_inputs;
+  parameters.weights = weights.data();
+  parameters.bias = bias.data();
+  det_post_sparse_geometry geometry{};
   for (int axis = 0; axis < 3; ++axis) {
-    convolution.grid_size[axis] = grid_size[axis];
-    convolution.kernel[axis] = 3;
-    convolution.dilation[axis] = convolution.padding[axis] = 1;
+    geometry.kernel[axis] = 3;
+    geometry.dilation[axis] = geometry.padding[axis] = 1;
   }
-  convolution.num_input_channels = num_inputs;
-  convolution.num_output_channels = num_outputs;
-  convolution.bias = bias.data();
-  const det_post_sparse_result * expected = nullptr, * found = nullptr;
   const double shares[] = {0, 1e-5, 1e-3, 8e-3};
-  for (uint32_t mode = 0; mode < 3; ++mode) {
-    for (auto & stride : convolution.stride) {stride = mode == DET_POST_SPARSE_SUBMANIFOLD ? 1 : 2;}
-    convolution.mode = mode;
-    for (uint32_t precision = 0; precision < 4; ++precision) {
-      convolution.precision = precision;
-      // Fewer, more, none, with a limit, with other weights and ReLU.
+  for (uint32_t precision = 0; precision < 4; ++precision) {
+    parameters.precision = precision;
+    const auto on_host = host.weights(parameters), on_gpu = gpu.weights(parameters);
+    for (uint32_t mode = 0; mode < 3; ++mode) {
+      geometry.mode = mode;
+      for (auto & stride : geometry.stride) {stride = mode == DET_POST_SPARSE_SUBMANIFOLD ? 1 : 2;}
+      // Fewer, more, none, one, with limits.
       std::size_t call = 0;
-      for (const std::size_t num_sites : {1000, 6000, 0, 1, 3000, 3000}) {
-        convolution.max_sites = call == 4 ? 100 : 0;
-        convolution.weights = call == 5 ? others.data() : weights.data();
-        convolution.has_relu = call == 5;
-        call += 1;
-        const det_post_sparse_features on_host{cells.data(), features.data(), num_sites};
-        expect(
-          det_post_workspace_sparse_convolve(host, &convolution, &on_host, &expected) ==
-          DET_POST_OK, message_of(host.id).c_str());
-        const det_post_sparse_features on_gpu{
-          late_cells.queue(), late_features.queue(), num_sites};
-        expect(
-          det_post_workspace_sparse_convolve(gpu, &convolution, &on_gpu, &found) == DET_POST_OK,
-          message_of(gpu.id).c_str());
-        same_convolution(
-          cuda, stream, *found, *expected, num_outputs, shares[precision], "a sparse convolution");
+      for (const std::size_t num_rows : {1000, 6000, 0, 1, 3000}) {
+        det_post_site_rows rows{cells.data(), num_rows, 2, {9, 33, 40}, 0, {}};
+        geometry.max_sites = 0;
+        if (++call == 5) {
+          geometry.max_sites = 100;
+          rows.max_sites = 2000;
+        }
+        const SparseLayer expected(host, rows, features.data(), geometry, on_host, num_inputs);
+        rows.coordinates = late_cells.queue();
+        const SparseLayer found(gpu, rows, late_features.queue(), geometry, on_gpu, num_inputs);
+        same_layer(cuda, stream, found, expected, shares[precision]);
       }
     }
   }
-  const det_post_sparse_features on_host{cells.data(), features.data(), 10};
+  const det_post_site_rows rows{cells.data(), 10, 2, {9, 33, 40}, 0, {}};
+  det_post_sites sites{};
   expect_error(
-    det_post_workspace_sparse_convolve(gpu, &convolution, &on_host, &found),
-    DET_POST_ERROR_ARGUMENT, gpu.id, "not in memory of", "host pointers");
-  convolution.kernel[0] = 0;
-  expect_error(
-    det_post_workspace_sparse_convolve(gpu, &convolution, &on_host, &found),
-    DET_POST_ERROR_ARGUMENT, gpu.id, "kernel", "no taps");
+    det_post_sites_open(gpu.get(), &rows, &sites), DET_POST_ERROR_ARGUMENT, gpu.get().id,
+    "not in memory of", "host pointers");
 }
 
 // Operations on clouds and outputs of networks in the memory of the GPU, on a stream that is busy.
@@ -593,7 +609,7 @@ void clouds_and_outputs(Cuda & cuda)
   expect(det_post_workspace_set_stream(gpu, stream) == DET_POST_OK, "its stream");
   voxels(cuda, host, gpu, stream);
   decoders(cuda, host, gpu, stream);
-  sparse(cuda, host, gpu, stream);
+  sparse(cuda, stream);
   expect(det_post_workspace_close(gpu) == DET_POST_OK, "closing");
   expect(det_post_workspace_close(host) == DET_POST_OK, "closing");
 }

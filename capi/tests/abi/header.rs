@@ -16,7 +16,7 @@ use syn::{
 use super::root;
 
 /// The files, in the order of the header.
-const FILES: [&str; 20] = [
+const FILES: [&str; 24] = [
     "lib",
     "status",
     "log",
@@ -32,6 +32,10 @@ const FILES: [&str; 20] = [
     "voxels",
     "decoding_settings",
     "decoding",
+    "sites",
+    "rulebooks",
+    "sparse_weights",
+    "sparse_arrays",
     "sparse",
     "view_arrays",
     "views",

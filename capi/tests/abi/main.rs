@@ -12,6 +12,7 @@ mod recordings;
 mod require;
 #[path = "../../../tests/common/safetensors.rs"]
 mod safetensors;
+mod sparse;
 #[path = "../../../tests/common/streampetr.rs"]
 #[allow(dead_code, reason = "each program uses its part")]
 mod streampetr;

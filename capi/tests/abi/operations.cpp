@@ -353,53 +353,213 @@ void decoders()
     DET_POST_ERROR_ARGUMENT, id, "1 tensors", "boxes are missing");
 }
 
+det_post_sparse_geometry geometry_of(uint32_t mode, uint32_t kernel, uint32_t stride)
+{
+  det_post_sparse_geometry geometry{};
+  geometry.mode = mode;
+  for (int axis = 0; axis < 3; ++axis) {
+    geometry.kernel[axis] = kernel;
+    geometry.stride[axis] = stride;
+    geometry.padding[axis] = kernel / 2;
+    geometry.dilation[axis] = 1;
+  }
+  return geometry;
+}
+
+// Two neighbours along the last axis; every tap adds up, so that both see 3.
 void sparse()
 {
-  const auto id = workspace.id;
-  // Two neighbours along the last axis; every tap adds up, so that both see 3.
   const int32_t cells[] = {0, 1, 1, 2, 0, 1, 1, 1, 0, 9, 9, 9, 0, 1, 1, 1};
   const float features[] = {2, 1, 7, 8};
-  float weights[27];
-  for (auto & weight : weights) {weight = 1;}
-  det_post_sparse_convolution convolution{};
-  convolution.batch_size = 1;
-  for (int axis = 0; axis < 3; ++axis) {
-    convolution.grid_size[axis] = 4;
-    convolution.kernel[axis] = 3;
-    convolution.stride[axis] = convolution.padding[axis] = convolution.dilation[axis] = 1;
+  const det_post_site_rows rows{cells, 4, 1, {4, 4, 4}, 0, {}};
+  det_post_sites sites{}, coarse{};
+  expect(det_post_sites_open(workspace, &rows, &sites) == DET_POST_OK, "sites");
+  const det_post_sites_info * info = nullptr;
+  expect(det_post_sites_get_info(sites, &info) == DET_POST_OK, "what they are");
+  expect(info->num_sites == 2 && info->num_outside == 1 && info->num_duplicates == 1, "counts");
+  expect(info->coordinates[3] == 1 && info->coordinates[7] == 2, "in ascending order");
+  expect(info->rows[0] == 1 && info->rows[1] == 0 && info->num_rows == 4, "rows");
+  auto geometry = geometry_of(DET_POST_SPARSE_SUBMANIFOLD, 3, 1);
+  det_post_rulebook rulebook{}, strided{}, inverse{};
+  expect(det_post_rulebook_open(sites, &geometry, &rulebook) == DET_POST_OK, "a rulebook");
+  float values[27];
+  for (auto & value : values) {value = 1;}
+  const float bias = -4, scale = 2, shift = 1;
+  det_post_sparse_parameters parameters{};
+  parameters.num_output_channels = parameters.num_input_channels = 1;
+  parameters.num_taps = 27;
+  parameters.weights = values;
+  det_post_sparse_weights ones{}, folded{};
+  expect(det_post_sparse_weights_open(workspace, &parameters, &ones) == DET_POST_OK, "weights");
+  parameters.bias = &bias;
+  parameters.scale = &scale;
+  parameters.shift = &shift;
+  expect(det_post_sparse_weights_open(workspace, &parameters, &folded) == DET_POST_OK, "folded");
+  const det_post_sparse_features by_rows{features, 4, 1, DET_POST_ORDER_COORDINATES, 0};
+  const float sorted[] = {1, 2};
+  const det_post_sparse_features by_sites{sorted, 2, 1, DET_POST_ORDER_SITES, 0};
+  const det_post_sparse_result * found = nullptr;
+  const auto convolve = [&](det_post_sparse_convolution how, const det_post_sparse_features & of) {
+    return det_post_workspace_sparse_convolve(workspace, &how, &of, &found);
+  };
+  for (const auto & of : {by_rows, by_sites}) {
+    expect(convolve({rulebook, ones, nullptr, 0, 0}, of) == DET_POST_OK, "a convolution");
+    expect(found->features[0] == 3.0f && found->features[1] == 3.0f, "sums");
   }
-  convolution.num_input_channels = convolution.num_output_channels = 1;
-  convolution.weights = weights;
-  const det_post_sparse_features input{cells, features, 4};
+  // (3 - 4) * 2 + 1, a residual, ReLU; with the layer before as input: (3 + 3 - 4) * 2 + 1.
+  const auto before = *found;
+  const float residual[] = {4, 0};
+  expect(convolve({rulebook, folded, residual, 1, 0}, by_sites) == DET_POST_OK, "a residual");
+  expect(found->features[0] == 3.0f && found->features[1] == 0.0f, "its sums");
+  const det_post_sparse_features of_layer{before.features, 2, 1, DET_POST_ORDER_SITES, 0};
+  expect(convolve({rulebook, folded, nullptr, 0, 0}, of_layer) == DET_POST_OK, "a second layer");
+  expect(found->features[0] == 5.0f && found->num_sites == 2, "shares the rulebook");
+  // Weights on their own result.
+  expect(convolve({rulebook, ones, nullptr, 0, 0}, of_layer) == DET_POST_OK, "the same weights");
+  expect(found->features[1] == 6.0f, "twice");
+
+  geometry = geometry_of(DET_POST_SPARSE_STRIDED, 3, 2);
+  expect(det_post_rulebook_open(sites, &geometry, &strided) == DET_POST_OK, "a strided rulebook");
+  expect(det_post_rulebook_get_sites(strided, &coarse) == DET_POST_OK, "its sites");
+  expect(det_post_sites_get_info(coarse, &info) == DET_POST_OK, "what they are");
+  expect(info->grid_size[0] == 2 && info->num_sites == 8 && info->rows == nullptr, "coarser");
+  expect(det_post_rulebook_open_inverse(strided, &inverse) == DET_POST_OK, "an inverse");
+  const det_post_sparse_pairs * pairs = nullptr, * back = nullptr;
+  expect(det_post_workspace_sparse_pairs(workspace, strided, &pairs) == DET_POST_OK, "its pairs");
+  std::size_t num_pairs = 0, num_back = 0;
+  for (std::size_t tap = 0; tap < pairs->num_taps; ++tap) {num_pairs += pairs->num_pairs[tap];}
+  // The first site is under all 8 kernels, the second one under 4.
+  expect(num_pairs == 12 && pairs->num_sites == 8 && pairs->num_input_sites == 2, "as many");
+  expect(det_post_workspace_sparse_pairs(workspace, inverse, &back) == DET_POST_OK, "and back");
+  for (std::size_t tap = 0; tap < back->num_taps; ++tap) {num_back += back->num_pairs[tap];}
+  expect(num_back == 12 && back->num_sites == 2 && back->num_input_sites == 8, "exchanged");
+  expect(convolve({strided, ones, nullptr, 0, 0}, by_sites) == DET_POST_OK, "strided");
+  const auto of_coarse = *found;
+  const det_post_sparse_features coarse_features{of_coarse.features, 8, 1, 0, 0};
+  const det_post_sparse_mapping mapping{coarse, {0, 1, 2}, 0};
+  const det_post_sparse_map * map = nullptr;
+  expect(
+    det_post_workspace_sparse_to_map(workspace, &mapping, &coarse_features, &map) == DET_POST_OK,
+    "a map");
+  expect(map->shape[1] == 2 && map->shape[3] == 2 && map->values[0] == 1.0f, "of all cells");
+  expect(map->values[1] == 3.0f, "its last axis");
+  expect(
+    det_post_workspace_sparse_max_pool(workspace, strided, &by_rows, &found) == DET_POST_OK,
+    "pooling");
+  expect(found->features[0] == 1.0f && found->features[1] == 2.0f, "the largest");
+  geometry.max_sites = 1;
+  det_post_rulebook limited{};
+  expect(det_post_rulebook_open(sites, &geometry, &limited) == DET_POST_OK, "at most one site");
+  det_post_sites one{};
+  det_post_rulebook_get_sites(limited, &one);
+  det_post_sites_get_info(one, &info);
+  expect(info->num_sites == 1 && info->num_over_capacity == 7, "the others are counted");
+  // Rulebooks keep their sites.
+  expect(det_post_sites_close(sites) == DET_POST_OK, "closing");
+  expect(convolve({rulebook, ones, nullptr, 0, 0}, by_rows) == DET_POST_OK, "closed sites");
+  for (const auto of : {one, coarse}) {det_post_sites_close(of);}
+  for (const auto of : {rulebook, strided, inverse, limited}) {det_post_rulebook_close(of);}
+  for (const auto of : {ones, folded}) {det_post_sparse_weights_close(of);}
+}
+
+void sparse_misuse()
+{
+  const int32_t cells[] = {0, 1, 1, 2};
+  const float features[] = {2, 3};
+  const float weight = 1;
+  det_post_site_rows rows{cells, 1, 1, {4, 4, 4}, 0, {}};
+  det_post_sites sites{};
+  const auto id = workspace.id;
+  const auto open = [&] {return det_post_sites_open(workspace, &rows, &sites);};
+  rows.coordinates = nullptr;
+  expect_error(open(), DET_POST_ERROR_NULL, id, "rows.coordinates", "no coordinates");
+  rows.num_rows = 0;
+  expect(open() == DET_POST_OK && det_post_sites_close(sites) == DET_POST_OK, "no rows");
+  rows.num_rows = SIZE_MAX;
+  expect_error(open(), DET_POST_ERROR_ARGUMENT, id, "2^32", "too many rows");
+  rows = {cells, 1, 1, {4, 0, 4}, 0, {}};
+  expect_error(open(), DET_POST_ERROR_ARGUMENT, id, "0 cells", "a grid without cells");
+  rows.grid_size[1] = 4;
+  rows.reserved[3] = 1;
+  expect_error(open(), DET_POST_ERROR_ARGUMENT, id, "reserved", "reserved");
+  rows.reserved[3] = 0;
+  expect(open() == DET_POST_OK, "sites");
+  auto geometry = geometry_of(DET_POST_SPARSE_SUBMANIFOLD, 1, 1);
+  det_post_rulebook rulebook{}, other{};
+  geometry.mode = 8;
+  expect_error(
+    det_post_rulebook_open(sites, &geometry, &rulebook), DET_POST_ERROR_ARGUMENT, sites.id, "mode 8",
+    "a mode");
+  geometry.mode = DET_POST_SPARSE_SUBMANIFOLD;
+  geometry.kernel[1] = 0;
+  expect_error(
+    det_post_rulebook_open(sites, &geometry, &rulebook), DET_POST_ERROR_ARGUMENT, sites.id, "kernel",
+    "no taps");
+  geometry.kernel[1] = 1;
+  expect(det_post_rulebook_open(sites, &geometry, &rulebook) == DET_POST_OK, "a rulebook");
+  expect_error(
+    det_post_rulebook_open_inverse(rulebook, &other), DET_POST_ERROR_ARGUMENT, rulebook.id,
+    "no inverse", "the inverse of a submanifold rulebook");
+  det_post_sparse_parameters parameters{};
+  parameters.num_output_channels = parameters.num_input_channels = parameters.num_taps = 1;
+  det_post_sparse_weights weights{};
+  const auto pack = [&] {return det_post_sparse_weights_open(workspace, &parameters, &weights);};
+  expect_error(pack(), DET_POST_ERROR_NULL, id, "parameters.weights", "no weights");
+  parameters.weights = &weight;
+  parameters.precision = 8;
+  expect_error(pack(), DET_POST_ERROR_ARGUMENT, id, "precision 8", "a precision");
+  parameters.precision = DET_POST_PRECISION_F16;
+  const float large = 70000;
+  parameters.scale = &large;
+  expect_error(pack(), DET_POST_ERROR_ARGUMENT, id, "float16", "weights beyond float16");
+  parameters.scale = nullptr;
+  expect(pack() == DET_POST_OK, "weights");
+  det_post_sparse_convolution convolution{rulebook, weights, nullptr, 0, 0};
+  det_post_sparse_features of{features, 1, 1, 0, 0};
   const det_post_sparse_result * found = nullptr;
   const auto convolve = [&] {
-    return det_post_workspace_sparse_convolve(workspace, &convolution, &input, &found);
+    return det_post_workspace_sparse_convolve(workspace, &convolution, &of, &found);
   };
-  expect(convolve() == DET_POST_OK, "a submanifold convolution");
-  expect(found->num_sites == 2 && found->num_outside == 1 && found->num_duplicates == 1, "sites");
-  expect(found->features[0] == 3.0f && found->features[1] == 3.0f, "sums");
-  expect(found->coordinates[3] == 1 && found->coordinates[7] == 2, "in ascending order");
-  const float bias = -4.0f;
-  convolution.bias = &bias;
-  convolution.has_relu = 1;
-  expect(convolve() == DET_POST_OK && found->features[0] == 0.0f, "bias and ReLU");
-  convolution.bias = nullptr;
-  convolution.mode = DET_POST_SPARSE_STRIDED;
-  for (auto & stride : convolution.stride) {stride = 2;}
-  expect(convolve() == DET_POST_OK, "a strided convolution");
-  expect(found->grid_size[0] == 2 && found->num_sites > 0, "a coarser grid");
-  const auto num_sites = found->num_sites;
-  convolution.max_sites = 1;
-  expect(convolve() == DET_POST_OK && found->num_sites == 1, "at most one site");
-  expect(found->num_over_capacity == num_sites - 1, "the others are counted");
-  convolution.kernel[1] = 0;
-  expect_error(convolve(), DET_POST_ERROR_ARGUMENT, id, "kernel", "no taps");
-  convolution.kernel[1] = 3;
-  convolution.precision = 8;
-  expect_error(convolve(), DET_POST_ERROR_ARGUMENT, id, "precision 8", "a precision");
-  convolution.precision = 0;
-  convolution.weights = nullptr;
-  expect_error(convolve(), DET_POST_ERROR_NULL, id, "weights", "no weights");
+  of.num_rows = 2;
+  expect_error(convolve(), DET_POST_ERROR_ARGUMENT, id, "1 rows of 1 are", "another number of rows");
+  of = {features, 1, 2, 0, 0};
+  expect_error(convolve(), DET_POST_ERROR_ARGUMENT, id, "1 rows of 2", "another number of channels");
+  of = {features, 1, 1, 2, 0};
+  expect_error(convolve(), DET_POST_ERROR_ARGUMENT, id, "order 2", "an order");
+  of = {nullptr, 1, 1, 0, 0};
+  expect_error(convolve(), DET_POST_ERROR_NULL, id, "features.features", "no features");
+  of.features = features;
+  convolution.has_relu = 2;
+  expect_error(convolve(), DET_POST_ERROR_ARGUMENT, id, "has_relu", "a flag");
+  convolution.has_relu = 0;
+  convolution.weights.id = sites.id;
+  expect_error(convolve(), DET_POST_ERROR_HANDLE, id, "weights", "sites are no weights");
+  convolution.weights = weights;
+  convolution.rulebook.id = 0;
+  expect_error(convolve(), DET_POST_ERROR_HANDLE, id, "rulebook", "no rulebook");
+  const det_post_sparse_mapping mapping{sites, {0, 1, 1}, 0};
+  const det_post_sparse_map * map = nullptr;
+  expect_error(
+    det_post_workspace_sparse_to_map(workspace, &mapping, &of, &map), DET_POST_ERROR_ARGUMENT, id,
+    "axes", "an axis twice");
+  of.num_channels = 0;
+  expect_error(
+    det_post_workspace_sparse_max_pool(workspace, rulebook, &of, &found), DET_POST_ERROR_ARGUMENT, id,
+    "channels", "no channels");
+  // Other workspaces.
+  det_post_workspace second{};
+  expect(det_post_workspace_open("cpu", &second) == DET_POST_OK, "a second workspace");
+  convolution.rulebook = rulebook;
+  of = {features, 1, 1, 0, 0};
+  expect_error(
+    det_post_workspace_sparse_convolve(second, &convolution, &of, &found), DET_POST_ERROR_ARGUMENT,
+    second.id, "of another workspace", "a rulebook of another workspace");
+  expect(det_post_workspace_close(second) == DET_POST_OK, "closing");
+  expect(convolve() == DET_POST_OK && found->features[0] == 2.0f, "its own");
+  det_post_rulebook_close(rulebook);
+  det_post_sites_close(sites);
+  det_post_sparse_weights_close(weights);
+  expect_error(det_post_sites_close(sites), DET_POST_ERROR_HANDLE, 0, "sites", "closed twice");
 }
 
 void handles()
@@ -465,6 +625,7 @@ int main()
   voxels();
   decoders();
   sparse();
+  sparse_misuse();
   handles();
   threads();
   expect(det_post_workspace_close(workspace) == DET_POST_OK, "closing");

@@ -26,6 +26,7 @@ mod engine;
 mod external;
 pub mod fp16;
 pub mod metadata;
+mod no_network;
 mod onnx;
 mod ort;
 mod quantized_outputs;
@@ -42,6 +43,7 @@ use std::path::{Path, PathBuf};
 
 pub use engine::Engine;
 pub use external::External;
+pub use no_network::NoNetwork;
 pub use ort::OrtEngine;
 pub use quantized_outputs::output_scales;
 pub use rten::RtenEngine;

@@ -35,6 +35,7 @@ pub mod view_cases;
 pub mod view_layouts;
 #[cfg(feature = "networks")]
 pub mod view_networks;
+pub mod voxelnext;
 
 pub use compare::{Bounds, assert_close, assert_near, check_near, share};
 pub use gpu::{assert_same_kept, counted, gpu};

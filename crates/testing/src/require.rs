@@ -36,6 +36,8 @@ pub enum Need {
     Compiler,
     /// nvJPEG, and a GPU with JPEG engines.
     NvJpeg,
+    /// libnvcuvid, and a GPU whose engines decode H.264.
+    Nvdec,
     /// Chromium or Chrome.
     Chromium,
     /// The program for aarch64 that `DET_POST_AARCH64_PROGRAM` names, and qemu.
@@ -47,7 +49,7 @@ pub enum Need {
 }
 
 impl Need {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Cuda,
         Self::Data,
         Self::Ort,
@@ -59,6 +61,7 @@ impl Need {
         Self::Torch,
         Self::Compiler,
         Self::NvJpeg,
+        Self::Nvdec,
         Self::Chromium,
         Self::Aarch64,
         Self::FastDds,
@@ -79,6 +82,7 @@ impl Need {
             Self::Torch => "torch",
             Self::Compiler => "compiler",
             Self::NvJpeg => "nvjpeg",
+            Self::Nvdec => "nvdec",
             Self::Chromium => "chromium",
             Self::Aarch64 => "aarch64",
             Self::FastDds => "fastdds",

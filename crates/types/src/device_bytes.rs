@@ -25,6 +25,12 @@ impl DeviceBytes<'_> {
         Self { address, len, stream, memory: PhantomData }
     }
 
+    /// No bytes.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { address: 0, len: 0, stream: 0, memory: PhantomData }
+    }
+
     /// The first `len` of the bytes; all if there are no more.
     #[must_use]
     pub fn first(self, len: usize) -> Self {

@@ -157,6 +157,9 @@ pub struct GpuEngineOptions {
     /// of the file, or prefixes of names that end where a word does. So do the convolutions and
     /// products that read what they write.
     pub keep_f32: Vec<String>,
+    /// Whether inputs that are maps may have their channels last, in the precision of the layers that read them:
+    /// for kernels that write them so. Only [`EngineKind::Cuda`] has such inputs.
+    pub channels_last_inputs: bool,
     /// Where TensorRT keeps the engines it builds; `None` builds at every start.
     pub cache_folder: Option<PathBuf>,
 }
@@ -170,6 +173,7 @@ impl Default for GpuEngineOptions {
             tf32: true,
             fp16: false,
             keep_f32: Vec::new(),
+            channels_last_inputs: false,
             cache_folder: None,
         }
     }

@@ -302,6 +302,18 @@ pub struct JpegOptions {
     pub library: Option<PathBuf>,
 }
 
+/// Where a channel on a GPU decodes video.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VideoDevice {
+    /// On the GPU if it has engines for H.264 (NVDEC) and libnvcuvid is found, else on the CPU; the choice is logged.
+    #[default]
+    Auto,
+    /// On the CPU.
+    Cpu,
+    /// On the engines of the GPU, or an error. Streams that these do not decode are decoded on the CPU.
+    Gpu,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -59,6 +59,7 @@ mod proposal;
 mod received_tensors;
 mod report;
 mod rle;
+mod site;
 mod streampetr;
 mod tensor;
 pub mod text;
@@ -88,7 +89,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange, RangeEnds};
 pub use header::{Header, Stamp};
-pub use image::{Encoding, ImageView, JpegDevice, JpegOptions, Size};
+pub use image::{Encoding, ImageView, JpegDevice, JpegOptions, Size, VideoDevice};
 pub use image_payload::ImagePayload;
 pub use keypoint::{Keypoint, KeypointRows, Keypoints, bones};
 pub use layer_study::{LayerStudy, StudiedLayer, StudiedNetwork};
@@ -106,6 +107,7 @@ pub use report::{
     Count, FRAME_SPANS, FrameReport, ImageDecoder, LevelCounts, Stage, Transfer, UnpackCounts,
 };
 pub use rle::Rle;
+pub use site::SiteDecode;
 pub use streampetr::StreamPetrDecode;
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Evidence, Truth2d, Truth3d};

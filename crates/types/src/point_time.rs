@@ -48,7 +48,7 @@ pub struct PointTimes {
     /// integers, seconds for FLOAT32, and for FLOAT64 nanoseconds from 1e17 on, microseconds from
     /// 1e14 on, milliseconds from 1e11 on, seconds below.
     pub unit: Option<TimeUnit>,
-    /// Its origin; else the one, stamp or epoch, to which the times are nearer.
+    /// Its origin; else the stamp for times of up to [`MAX_POINT_TIME_S`], for others the one, stamp or epoch, to which they are nearer.
     pub origin: Option<TimeOrigin>,
 }
 
@@ -154,7 +154,11 @@ impl PointTimes {
         let at_stamp = stamp.nanos() as f64 / unit.nanos();
         let is_from_epoch = match self.origin {
             Some(origin) => origin == TimeOrigin::Epoch,
-            None => (largest - at_stamp).abs() < largest.abs(),
+            // Times within a scan count from the stamp, also in a simulation that begins at 0.
+            None => {
+                let is_long = largest.abs() * unit.seconds() > f64::from(MAX_POINT_TIME_S);
+                is_long && (largest - at_stamp).abs() < largest.abs()
+            }
         };
         let base = if is_from_epoch { at_stamp } else { 0.0 };
         Some(TimeField { base, unit_s: unit.seconds(), ..raw })
@@ -281,6 +285,15 @@ mod tests {
             let is_near = |found: f32, expected: f32| (found - expected).abs() < 1e-6;
             let expected = if name == "time" { [-0.04, 0.05] } else { [0.0, 0.099] };
             assert!(is_near(from, expected[0]) && is_near(to, expected[1]), "{name} {span:?}");
+        }
+    }
+
+    #[test]
+    fn times_of_a_simulation_that_begins_at_0_count_from_the_stamp() {
+        for seconds in [0.0, 0.05, 0.12, 0.5] {
+            let stamp = Stamp::from_nanos((seconds * 1e9) as i64);
+            let (_, span) = find(&PointTimes::default(), ("time", 7), &[0.0, 0.1], stamp).unwrap();
+            assert_eq!(span, Some([0.0, 0.1]), "{seconds}");
         }
     }
 

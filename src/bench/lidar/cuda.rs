@@ -2,8 +2,8 @@
 
 use super::{
     Cloud, DECODE, FEATURES, MAX_POINTS, NUM_CHANNELS, NUM_CLASSES, NUM_FEATURES, NUM_POINTS,
-    SCATTER, SIDE, TOP_K, UNPACK, VOXELIZE, decode_params, maps_of_a_head, pillar_grid, scan,
-    unpack_params,
+    SCATTER, SCATTER_LAST, SIDE, TOP_K, UNPACK, VOXELIZE, decode_params, maps_of_a_head,
+    pillar_grid, scan, unpack_params,
 };
 use crate::bench::case::{Bar, Case, gpu, wall};
 use crate::bench::measure::Bench;
@@ -21,7 +21,7 @@ use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, DeviceTensor, Graph, 
 use det_post_ops::nms::cuda::{Capacity, Suppression3d};
 use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{
-    Box3d, CircleThreshold, ClassMode, ElementType, Error, ErrorKind, Nms3d, NmsCircle,
+    Box3d, CircleThreshold, ClassMode, ElementType, Error, ErrorKind, MapLayout, Nms3d, NmsCircle,
     PointFields, Result,
 };
 
@@ -32,7 +32,10 @@ const MAX_DETECTIONS: usize = 300;
 
 pub(super) fn cases(bench: &mut Bench<'_>, device: &CudaDevice) -> Result<()> {
     let stream = &device.stream()?;
-    if [UNPACK, VOXELIZE, FEATURES, SCATTER, BEFORE, AROUND].iter().any(|name| bench.wants(name)) {
+    if [UNPACK, VOXELIZE, FEATURES, SCATTER, SCATTER_LAST, BEFORE]
+        .iter()
+        .any(|name| bench.wants(name))
+    {
         before(bench, stream)?;
     }
     if [DECODE, AFTER].iter().any(|name| bench.wants(name)) {
@@ -64,13 +67,21 @@ struct Pillars {
 }
 
 impl Pillars {
-    fn new(stream: &Stream) -> Result<Self> {
+    /// With a map of f32 as every engine takes it, or of f16 as dense layers do.
+    fn new(stream: &Stream, layout: MapLayout) -> Result<Self> {
         let (cloud, params) = (Cloud::of(&scan()), pillar_grid()?);
         let mut on_device = DeviceCloud::with_capacity(stream, cloud.0.len())?;
         on_device.enqueue_upload(&cloud.view()?)?;
         let num_voxels = params.voxel_capacity;
         let tensor = |shape: &[usize]| DeviceTensor::zeros(stream, ElementType::F32, shape);
         let features = tensor(&[num_voxels, MAX_POINTS, NUM_FEATURES])?;
+        let map = match layout {
+            MapLayout::ChannelsLast => {
+                let shape = [1, SIDE, SIDE, NUM_CHANNELS];
+                DeviceTensor::zeros(stream, ElementType::F16, &shape)?
+            }
+            _ => tensor(&[1, NUM_CHANNELS, SIDE, SIDE])?,
+        };
         Ok(Self {
             cloud: on_device,
             fields: Cloud::fields()?,
@@ -82,9 +93,9 @@ impl Pillars {
             voxels: DeviceVoxels::new(stream, &params, NUM_POINTS)?,
             make_features: Features::new(stream, &features)?,
             features,
-            scatter: Scatterer::new(stream, &params.grid)?,
+            scatter: Scatterer::new(stream, &params.grid, layout)?,
             encoded: tensor(&[num_voxels, NUM_CHANNELS])?,
-            map: tensor(&[1, NUM_CHANNELS, SIDE, SIDE])?,
+            map,
         })
     }
 
@@ -115,7 +126,7 @@ impl Pillars {
 }
 
 fn before(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
-    let mut pillars = Pillars::new(stream)?;
+    let mut pillars = Pillars::new(stream, MapLayout::Planar)?;
     // Every step reads what the steps before it wrote.
     pillars.all()?;
     type Step = fn(&mut Pillars) -> Result<()>;
@@ -130,6 +141,11 @@ fn before(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
         if bench.wants(name) {
             bench.recorded(Case::new(name).with_bar(bar), stream, || step(&mut pillars))?;
         }
+    }
+    if bench.wants(SCATTER_LAST) {
+        let mut pillars = Pillars::new(stream, MapLayout::ChannelsLast)?;
+        pillars.all()?;
+        bench.recorded(Case::new(SCATTER_LAST), stream, || pillars.scatter())?;
     }
     Ok(())
 }
@@ -213,7 +229,8 @@ fn after(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
 
 /// Three launches and one wait, as a frame has them.
 fn around(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
-    let (mut pillars, mut objects) = (Pillars::new(stream)?, Objects::new(stream)?);
+    let (mut pillars, mut objects) =
+        (Pillars::new(stream, MapLayout::ChannelsLast)?, Objects::new(stream)?);
     let before = Graph::capture(stream, || pillars.all())?;
     let between = Graph::capture(stream, || pillars.scatter())?;
     let after = Graph::capture(stream, || objects.gather(&mut pillars.counters))?;

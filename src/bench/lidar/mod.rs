@@ -18,9 +18,9 @@ use det_post_ops::cloud::voxelize::{VoxelizeParams, Voxels, Workspace, voxelize}
 use det_post_ops::decode::center::{CenterTask, decode_center};
 use det_post_ops::device::Device;
 use det_post_types::{
-    Candidates, CenterDecode, CloudView, ElementType, Grid, PointChannel, PointField, PointFields,
-    PointRange, Points, Result, ScoreThresholds, SizeOrder, Stamp, Tensor, TensorValues,
-    TensorView, YawConvention,
+    Candidates, CenterDecode, CloudView, ElementType, Grid, MapLayout, PointChannel, PointField,
+    PointFields, PointRange, Points, Result, ScoreThresholds, SizeOrder, Stamp, Tensor,
+    TensorValues, TensorView, YawConvention,
 };
 
 const NUM_POINTS: usize = 200_000;
@@ -38,6 +38,7 @@ const DENSIFY: &str = "densify 200k + 200k points";
 const VOXELIZE: &str = "voxelize 200k points, 0.32 m pillars";
 const FEATURES: &str = "pillar_features 40000x32x9";
 const SCATTER: &str = "scatter 32x480x480";
+const SCATTER_LAST: &str = "scatter 32x480x480, channels last, f16";
 const DECODE: &str = "decode_center 5x480x480";
 
 pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
@@ -162,7 +163,9 @@ fn pillars(bench: &mut Bench<'_>) -> Result<()> {
         let shape = [params.voxel_capacity, NUM_CHANNELS];
         let features = TensorView::new(&shape, TensorValues::F32(&values))?;
         let mut map = Tensor::zeros(ElementType::F32, &[1, NUM_CHANNELS, SIDE, SIDE])?;
-        bench.host(Case::new(SCATTER), || scatter(&features, &voxels, &params.grid, &mut map))?;
+        bench.host(Case::new(SCATTER), || {
+            scatter(&features, &voxels, &params.grid, MapLayout::Planar, &mut map)
+        })?;
     }
     Ok(())
 }

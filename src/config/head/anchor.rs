@@ -90,7 +90,7 @@ fn anchors(p: &mut Reader<'_>, num_classes: usize) -> Vec<Anchor> {
     let centers = p.required(
         CENTERS,
         list(number(-1e6..=1e6).in_unit("m"), OneOrPerClass),
-        "Height of the anchors' centres; one, or one per class.",
+        "Height of the anchors' centres.",
     );
     let centers = per_class(&centers, num_classes);
     let anchors: Vec<Anchor> = sizes

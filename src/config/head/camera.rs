@@ -130,7 +130,7 @@ fn masks(p: &mut Reader<'_>) -> MaskParams {
         "straight",
         "Where a pixel is on a mask's map: where the letterbox puts its centre (`straight`), on the \
          map without padding cut to whole cells, as ultralytics' `retina_masks` (`native`), or the map is over \
-         the box, as of Mask R-CNN (`box`).",
+         the box (`box`).",
     );
     let sigmoid = p.value(
         "masks.sigmoid",

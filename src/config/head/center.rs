@@ -61,21 +61,15 @@ impl CenterFacts {
             Fixed,
             one_of(OUTPUT_ORDERS),
             "heatmap_last",
-            "Whether a task's heat map is its last or its first output, where outputs are bound by \
-             position.",
+            "Whether a task's heat map is its last or first output, by position.",
         );
-        let downsample_factor = p.required(
-            "downsample_factor",
-            integer(1..=64),
-            "Voxels of a cell of the output maps along one axis (`out_size_factor`, `feature_map_stride`).",
-        );
+        let downsample_factor = downsample_factor(p);
         let size_order = size_order(p);
         let size_log = p.value("size_log", Fixed, flag(), true, "Whether sizes are logarithms.");
         let heatmap_logits =
             p.value("heatmap_logits", Fixed, flag(), true, "Whether heat maps are logits.");
         let yaw = yaw(p);
-        let has_velocity =
-            p.value("has_velocity", Fixed, flag(), true, "Whether there are velocity channels.");
+        let has_velocity = has_velocity(p);
         let has_variance =
             p.value("has_variance", Fixed, flag(), false, "Whether variances follow the values.");
         let center_range = center_range(p);
@@ -91,7 +85,7 @@ impl CenterFacts {
             tasks,
             output_names: output_names.unwrap_or_default(),
             heatmap_first,
-            downsample_factor: downsample_factor as u32,
+            downsample_factor,
             size_order,
             size_log,
             heatmap_logits,
@@ -101,6 +95,18 @@ impl CenterFacts {
             center_range,
         }
     }
+}
+
+pub(super) fn downsample_factor(p: &mut Reader<'_>) -> u32 {
+    p.required(
+        "downsample_factor",
+        integer(1..=64),
+        "Voxels of a cell of the output maps along one axis (`out_size_factor`, `feature_map_stride`).",
+    ) as u32
+}
+
+pub(super) fn has_velocity(p: &mut Reader<'_>) -> bool {
+    p.value("has_velocity", Fixed, flag(), true, "Whether there are velocity channels.")
 }
 
 pub(super) fn size_order(p: &mut Reader<'_>) -> SizeOrder {
@@ -127,7 +133,7 @@ pub(super) fn center_range(p: &mut Reader<'_>) -> Option<PointRange> {
     range.and_then(|range| range.try_into().ok()).map(PointRange::from_bounds)
 }
 
-fn tasks(p: &mut Reader<'_>, class_names: &[String]) -> Vec<Vec<u32>> {
+pub(super) fn tasks(p: &mut Reader<'_>, class_names: &[String]) -> Vec<Vec<u32>> {
     let names = p.optional(
         "tasks",
         Fixed,

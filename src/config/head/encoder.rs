@@ -20,6 +20,8 @@ pub enum EncoderFacts {
     Pillars(PillarFacts),
     /// Sparse convolutions over the means of voxels (`detectors::voxels`).
     Voxels(VoxelFacts),
+    /// Sparse convolutions over the means of voxels up to the outputs (`detectors::sites`).
+    Sites(VoxelFacts),
     /// None: the network takes the points of voxels (`detectors::proposals`).
     None(VoxelPointFacts),
 }
@@ -61,6 +63,7 @@ pub struct VoxelPointFacts {
 pub(in crate::config) enum EncoderKind {
     Pillars,
     Voxels,
+    Sites,
     None,
 }
 
@@ -68,6 +71,7 @@ pub(in crate::config) enum EncoderKind {
 pub(in crate::config) const KINDS: &[(&str, EncoderKind)] = &[
     ("pillars", EncoderKind::Pillars),
     ("voxels", EncoderKind::Voxels),
+    ("sites", EncoderKind::Sites),
     ("none", EncoderKind::None),
 ];
 
@@ -85,6 +89,7 @@ impl EncoderKind {
         match self {
             Self::Pillars => "centerpoint_autoware",
             Self::Voxels => "centerpoint_voxel_nuscenes_0075",
+            Self::Sites => "voxelnext_nuscenes",
             Self::None => "transfusion_autoware",
         }
     }
@@ -92,7 +97,7 @@ impl EncoderKind {
     /// Whether voxels may have any number of points.
     pub(super) fn may_be_unlimited(self) -> bool {
         match self {
-            Self::Pillars | Self::None => false,
+            Self::Pillars | Self::Sites | Self::None => false,
             Self::Voxels => true,
         }
     }
@@ -111,7 +116,7 @@ impl EncoderKind {
         ends: RangeEnds,
     ) -> Result<Grid> {
         match self {
-            Self::Pillars | Self::Voxels => Grid::new(range, voxel_size_m),
+            Self::Pillars | Self::Voxels | Self::Sites => Grid::new(range, voxel_size_m),
             Self::None => Grid::truncated(range, voxel_size_m, ends),
         }
     }
@@ -119,7 +124,7 @@ impl EncoderKind {
     /// Which points are inside the range, where heads of the kind say so.
     pub(super) fn range_ends(self, p: &mut Reader<'_>) -> RangeEnds {
         match self {
-            Self::Pillars | Self::Voxels => RangeEnds::default(),
+            Self::Pillars | Self::Voxels | Self::Sites => RangeEnds::default(),
             Self::None => range_ends(p),
         }
     }
@@ -134,7 +139,7 @@ impl EncoderKind {
                 grid.grid_size()[2] == 1 && grid.num_cells() <= MAX_PILLARS,
                 format!("one cell along z and {MAX_PILLARS} in all, or `encoder: voxels`"),
             ),
-            Self::Voxels | Self::None => {
+            Self::Voxels | Self::Sites | Self::None => {
                 (grid.num_cells() <= MAX_VOXELS, format!("{MAX_VOXELS} cells"))
             }
         };
@@ -147,7 +152,7 @@ impl EncoderKind {
             "encoder",
             one_of(KINDS),
             "pillars",
-            "Encoder of points: a network on the points of each pillar, sparse convolutions over voxels, or \
+            "A network on each pillar's points; sparse convolutions over voxels, to a map or the outputs (`sites`); \
              none: the network takes points.",
         )
     }
@@ -162,7 +167,7 @@ impl EncoderFacts {
             Self::Pillars(pillars) => {
                 num_point_channels + 3 + if pillars.center_offset_z { 3 } else { 2 }
             }
-            Self::Voxels(_) | Self::None(_) => num_point_channels,
+            Self::Voxels(_) | Self::Sites(_) | Self::None(_) => num_point_channels,
         }
     }
 
@@ -170,7 +175,7 @@ impl EncoderFacts {
     pub(in crate::config) fn has_point_rows(&self) -> bool {
         match self {
             Self::Pillars(_) | Self::None(_) => true,
-            Self::Voxels(_) => false,
+            Self::Voxels(_) | Self::Sites(_) => false,
         }
     }
 
@@ -178,7 +183,7 @@ impl EncoderFacts {
     pub(in crate::config) fn is_sparse(&self) -> bool {
         match self {
             Self::Pillars(_) => false,
-            Self::Voxels(_) | Self::None(_) => true,
+            Self::Voxels(_) | Self::Sites(_) | Self::None(_) => true,
         }
     }
 
@@ -191,13 +196,13 @@ impl EncoderFacts {
     pub fn cameras(&self) -> Option<&FusedCameraFacts> {
         match self {
             Self::None(facts) => facts.cameras.as_ref(),
-            Self::Pillars(_) | Self::Voxels(_) => None,
+            Self::Pillars(_) | Self::Voxels(_) | Self::Sites(_) => None,
         }
     }
 
     /// Whether there is an encoder before the network, in another file.
     pub fn has_file(&self) -> bool {
-        !matches!(self, Self::None(_))
+        matches!(self, Self::Pillars(_) | Self::Voxels(_))
     }
 
     /// `None` for a kind that is not known.
@@ -205,6 +210,7 @@ impl EncoderFacts {
         match kind {
             Some(EncoderKind::Pillars) => Some(Self::Pillars(PillarFacts::read(p))),
             Some(EncoderKind::Voxels) => Some(Self::Voxels(VoxelFacts::read(p))),
+            Some(EncoderKind::Sites) => Some(Self::Sites(VoxelFacts::read(p))),
             Some(EncoderKind::None) => Some(Self::None(VoxelPointFacts::read(p))),
             None => {
                 p.accept_keys_of(|| {
@@ -227,7 +233,7 @@ impl PillarFacts {
             center_offset_z: p.required(
                 "center_offset_z",
                 flag(),
-                "Whether features hold the offset from the pillar's center in z, too: three offsets, or two.",
+                "Whether features hold the offset from the pillar's center in z, too.",
             ),
             encoder_input: p.optional(
                 "encoder_input",
@@ -255,7 +261,7 @@ impl VoxelFacts {
                 Fixed,
                 one_of(TRANSFORMS),
                 "none",
-                "Transform of the scaled intensity of a point before the mean of its voxel is taken.",
+                "Transform of a point's scaled intensity, before its voxel's mean.",
             ),
         }
     }

@@ -4,6 +4,7 @@ use super::anchor::AnchorFacts;
 use super::center::CenterFacts;
 use super::encoder::{EncoderFacts, EncoderKind};
 use super::proposal::ProposalFacts;
+use super::site::SiteFacts;
 use crate::config::declaration::Change::Fixed;
 use crate::config::reader::{Reader, described};
 use crate::config::value::Length::{Exactly, OneOrMore};
@@ -16,6 +17,7 @@ pub(in crate::config) enum OutputKind {
     Center,
     Anchor,
     Proposals(ProposalLayout),
+    Sites,
 }
 
 /// The kinds by their names in head files.
@@ -24,20 +26,21 @@ pub(in crate::config) const KINDS: &[(&str, OutputKind)] = &[
     ("anchor", OutputKind::Anchor),
     ("transfusion", OutputKind::Proposals(ProposalLayout::TransFusion)),
     ("bevfusion", OutputKind::Proposals(ProposalLayout::BevFusion)),
+    ("voxelnext", OutputKind::Sites),
 ];
 
 impl OutputKind {
-    /// Whether the network gives proposals.
-    pub(in crate::config) fn is_proposals(self) -> bool {
-        matches!(self, Self::Proposals(_))
-    }
-
     /// Whether its networks are behind an encoder of this kind.
     pub(super) fn is_behind(self, encoder: EncoderKind) -> bool {
-        match encoder {
-            EncoderKind::Pillars => !self.is_proposals(),
-            EncoderKind::Voxels => self != Self::Proposals(ProposalLayout::TransFusion),
-            EncoderKind::None => self.is_proposals(),
+        match self {
+            Self::Center | Self::Anchor => {
+                matches!(encoder, EncoderKind::Pillars | EncoderKind::Voxels)
+            }
+            Self::Proposals(ProposalLayout::TransFusion) => encoder == EncoderKind::None,
+            Self::Proposals(ProposalLayout::BevFusion) => {
+                matches!(encoder, EncoderKind::Voxels | EncoderKind::None)
+            }
+            Self::Sites => encoder == EncoderKind::Sites,
         }
     }
 
@@ -80,6 +83,8 @@ pub enum LidarOutputs {
     Anchor(AnchorFacts),
     /// Boxes of proposals (TransFusion, BEVFusion).
     Proposals(ProposalFacts),
+    /// Heat maps and regressions on the sites of a map (VoxelNeXt).
+    Sites(SiteFacts),
 }
 
 impl LidarFacts {
@@ -96,11 +101,14 @@ impl LidarFacts {
     /// Per class, its task; an anchor head has one task.
     pub fn task_of_class(&self) -> Vec<u32> {
         let mut task_of_class = vec![0; self.class_names.len()];
-        if let LidarOutputs::Center(center) = &self.outputs {
-            for (task, classes) in center.tasks.iter().enumerate() {
-                for &class in classes {
-                    task_of_class[class as usize] = task as u32;
-                }
+        let tasks = match &self.outputs {
+            LidarOutputs::Center(center) => &center.tasks[..],
+            LidarOutputs::Sites(sites) => &sites.tasks,
+            LidarOutputs::Anchor(_) | LidarOutputs::Proposals(_) => &[],
+        };
+        for (task, classes) in tasks.iter().enumerate() {
+            for &class in classes {
+                task_of_class[class as usize] = task as u32;
             }
         }
         task_of_class
@@ -168,11 +176,7 @@ pub(super) fn describe(p: &mut Reader<'_>, encoder: EncoderKind, outputs: Output
 }
 
 fn output_kind(p: &mut Reader<'_>) -> Option<OutputKind> {
-    p.required_or_none(
-        "kind",
-        one_of(KINDS),
-        "Network whose outputs these are: CenterPoint, PointPillars, TransFusion, BEVFusion.",
-    )
+    p.required_or_none("kind", one_of(KINDS), "Network whose outputs these are.")
 }
 
 /// `None` for a kind that is not known, which was reported.
@@ -187,6 +191,7 @@ fn outputs(
         Some(OutputKind::Proposals(layout)) => {
             Some(LidarOutputs::Proposals(ProposalFacts::read(p, layout)))
         }
+        Some(OutputKind::Sites) => Some(LidarOutputs::Sites(SiteFacts::read(p, class_names))),
         None => {
             p.accept_keys_of(|| {
                 described(|p| {
@@ -204,8 +209,12 @@ fn model_input(p: &mut Reader<'_>, encoder: Option<EncoderKind>) -> Option<Strin
     const KEY: &str = "model_input";
     const HELP: &str = "Name of the network's input.";
     let name = p.optional(KEY, Fixed, text(), "the first input", HELP);
-    if let (Some(name), Some(EncoderKind::None)) = (&name, encoder) {
-        let allowed = "none with `encoder: none`, which has `input_names`";
+    let allowed = match encoder {
+        Some(EncoderKind::None) => "none with `encoder: none`, which has `input_names`",
+        Some(EncoderKind::Sites) => "none with `encoder: sites`",
+        Some(EncoderKind::Pillars | EncoderKind::Voxels) | None => return name,
+    };
+    if let Some(name) = &name {
         p.conflict(&[KEY, "encoder"], format!("{name:?}"), allowed);
     }
     name

@@ -13,6 +13,7 @@ mod hints;
 mod lidar;
 mod network;
 mod proposal;
+mod site;
 mod surround;
 mod views;
 
@@ -32,6 +33,7 @@ pub(super) use lidar::OutputKind;
 pub use lidar::{LidarFacts, LidarOutputs};
 pub(super) use network::Network;
 pub use proposal::ProposalFacts;
+pub use site::SiteFacts;
 pub(super) use surround::{KINDS as VIEW_KINDS, Kind as ViewKind, describe as describe_surround};
 pub use surround::{SurroundFacts, SurroundKind};
 pub use views::ViewFacts;

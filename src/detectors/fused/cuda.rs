@@ -39,8 +39,10 @@ impl CudaDetector {
         let places = map_places(engine.inputs())?;
         Self::with_head(config, stream, head, engine, |points, engine, counters| {
             let [of_points, of_cameras] = places;
+            let layout = engine.input_layout(of_points);
             let map = engine.input(of_points)?;
-            let encoder = DeviceVoxelMap::new(config, plan, EncoderIo { points, map, counters })?;
+            let ends = EncoderIo { points, map, layout, counters };
+            let encoder = DeviceVoxelMap::new(config, plan, ends)?;
             let branch = DeviceCameraMap::load(config, branch, stream)?;
             Ok(DeviceFusedInput { encoder, branch, of_cameras })
         })

@@ -12,7 +12,10 @@ use det_post_ops::cloud::densify::{Sweeps, densify};
 use det_post_ops::cloud::unpack::{UnpackParams, append};
 use det_post_ops::cloud::voxelize::{self, VoxelizeParams, Voxels, voxelize};
 use det_post_ops::device::Device;
-use det_post_types::{Count, Detections, Error, FrameReport, Points, Result, Stage, Stamp, Tensor};
+use det_post_types::{
+    Candidates, Count, Detections, Error, FrameReport, Object3d, Points, Result, Stage, Stamp,
+    Tensor,
+};
 
 /// The timed stages before the encoder, and those after it, in order.
 const STAGES_BEFORE: [Stage; 3] = [Stage::Unpack, Stage::Densify, Stage::Voxelize];
@@ -68,6 +71,19 @@ pub trait NetworkInput: Send {
     /// # Errors
     /// As [`Engine::run`].
     fn run(&self, engine: &mut dyn Engine) -> Result<()>;
+
+    /// Decodes the outputs of the network, of a frame with voxels.
+    ///
+    /// # Errors
+    /// As [`LidarHead::decode`].
+    fn decode(
+        &self,
+        engine: &dyn Engine,
+        head: &LidarHead,
+        candidates: &mut Candidates<Object3d>,
+    ) -> Result<()> {
+        head.decode(engine, candidates)
+    }
 }
 
 /// The input of a network behind an encoder: a map seen from above.
@@ -207,7 +223,7 @@ impl<N: NetworkInput> Detector for CpuDetector<N> {
         if grouped.num_voxels > 0 {
             report.time(Stage::Infer, || input.run(engine.as_mut()))?;
             report.time(Stage::Decode, || {
-                head.decode(engine.as_ref(), &mut postprocess.candidates)
+                input.decode(engine.as_ref(), head, &mut postprocess.candidates)
             })?;
         }
         self.in_flight.mark_submitted(());

@@ -5,7 +5,7 @@
 //! A family ([`pillars`](super::pillars), [`voxels`](super::voxels)) encodes voxels as the
 //! network's input, a map seen from above: [`MapEncoder`] on the CPU, `DeviceMapEncoder` on a
 //! GPU, where grouping points into voxels is part of it. Networks of
-//! [`proposals`](super::proposals) take the points of voxels: [`NetworkInput`]. All other stages are as in
+//! [`proposals`](super::proposals) take the points of voxels: [`NetworkInput`]; layers of [`sites`](super::sites) end in what is decoded. All other stages are as in
 //! [`CpuDetector`] and `CudaDetector`, whose `detect` is the whole frame in one function.
 //!
 //! Clouds of several LiDARs follow each other in the points of a frame, in the order of the inputs,
@@ -29,9 +29,9 @@ pub use cpu::{CpuDetector, MapEncoder, MapInput, NetworkInput};
 pub(super) use cuda::load_network;
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaDetector, DeviceMapEncoder, EncoderIo};
-#[cfg(feature = "cuda")]
-pub use head::LidarDecoder;
 pub use head::LidarHead;
+#[cfg(feature = "cuda")]
+pub use head::{LidarDecoder, Outputs};
 pub(super) use head::{floats, refuse};
 pub(crate) use placing::placement;
 

@@ -7,7 +7,7 @@ use det_post_infer::{Engine, ExpectedDim};
 use det_post_ops::cloud::pillar_features::pillar_features;
 use det_post_ops::cloud::scatter::scatter;
 use det_post_ops::cloud::voxelize::Voxels;
-use det_post_types::{FrameReport, Grid, Points, Result, Stage, Tensor};
+use det_post_types::{FrameReport, Grid, MapLayout, Points, Result, Stage, Tensor};
 
 /// Detects objects in point clouds on the CPU.
 pub type CpuDetector = lidar::CpuDetector<MapInput<PillarMap>>;
@@ -72,7 +72,8 @@ impl MapEncoder for PillarMap {
             pillar_features(points, voxels, grid, *center_offset_z, features)
         })?;
         report.time(Stage::Encode, || encoder.run(engine.as_mut(), features, voxels.len()))?;
-        report
-            .time(Stage::Scatter, || scatter(&encoder.output(engine.as_ref())?, voxels, grid, map))
+        report.time(Stage::Scatter, || {
+            scatter(&encoder.output(engine.as_ref())?, voxels, grid, MapLayout::Planar, map)
+        })
     }
 }

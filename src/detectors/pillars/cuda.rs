@@ -22,7 +22,8 @@ impl CudaDetector {
     /// As [`super::open`].
     pub fn load(config: &LidarConfig, stream: &Stream) -> Result<Self> {
         let paths = [&*config.encoder_path, &*config.model_path];
-        let [of_encoder, of_engine] = options_of_networks(&config.engine, paths)?;
+        let [of_encoder, mut of_engine] = options_of_networks(&config.engine, paths)?;
+        of_engine.gpu.channels_last_inputs = true;
         let encoder = DeviceEngine::load(paths[0], &of_encoder, stream, |input| {
             PillarEncoder::input_shape(config, input).map(Vec::from)
         })?;
@@ -57,14 +58,14 @@ pub struct DevicePillarMap {
 
 impl DevicePillarMap {
     fn new(config: &LidarConfig, mut encoder: DeviceEngine, ends: EncoderIo<'_>) -> Result<Self> {
-        let EncoderIo { points, map, counters } = ends;
+        let EncoderIo { points, map, layout, counters } = ends;
         let output =
             PillarEncoder::new(config, encoder.inputs(), encoder.outputs())?.output_index();
         let params = voxelize_params(config);
         let stream = points.stream();
         let mut voxels = DeviceVoxels::new(stream, &params, points.capacity())?;
         let mut voxelize = Voxelize::new(stream, &params, points.capacity())?;
-        let mut scatter = Scatter::new(stream, &params.grid)?;
+        let mut scatter = Scatter::new(stream, &params.grid, layout)?;
         let group = Graph::capture(stream, || voxelize.enqueue(points, &mut voxels, counters))?;
         let (rows, with_z) = (encoder.input(0)?, pillar_facts(config)?.center_offset_z);
         let mut features = Features::new(stream, rows)?;

@@ -29,15 +29,48 @@ impl CpuDetector {
     }
 }
 
-/// The means of voxels, and the encoder.
+/// The encoder of the map.
 pub struct VoxelMap {
+    layers: VoxelLayers,
+}
+
+impl VoxelMap {
+    pub(in crate::detectors) fn new(config: &LidarConfig, plan: Plan) -> Result<Self> {
+        Ok(Self { layers: VoxelLayers::new(config, plan)? })
+    }
+}
+
+impl MapEncoder for VoxelMap {
+    const STAGES: &'static [Stage] = &[Stage::VoxelMean, Stage::Encode];
+
+    fn map_dims(&self) -> [ExpectedDim; 4] {
+        map_dims(self.layers.encoder().plan())
+    }
+
+    fn encode(
+        &mut self,
+        points: &Points,
+        voxels: &Voxels,
+        map: &mut Tensor,
+        report: &mut FrameReport,
+    ) -> Result<()> {
+        self.layers.run(points, voxels, report, |encoder, coordinates, features| {
+            encoder.run(coordinates, features, map)
+        })
+    }
+}
+
+/// The means of voxels, and the layers that take them.
+pub(in crate::detectors) struct VoxelLayers {
     transforms: Vec<ChannelTransform>,
     means: Tensor,
     coordinates: Vec<[i32; 4]>,
     encoder: CpuEncoder,
 }
 
-impl VoxelMap {
+impl VoxelLayers {
+    /// # Errors
+    /// `Argument` when a level's grid is too large.
     pub(in crate::detectors) fn new(config: &LidarConfig, plan: Plan) -> Result<Self> {
         let num_threads = config.engine.threads;
         let num_threads =
@@ -54,21 +87,23 @@ impl VoxelMap {
             )?,
         })
     }
-}
 
-impl MapEncoder for VoxelMap {
-    const STAGES: &'static [Stage] = &[Stage::VoxelMean, Stage::Encode];
-
-    fn map_dims(&self) -> [ExpectedDim; 4] {
-        map_dims(self.encoder.plan())
+    /// The layers.
+    pub(in crate::detectors) fn encoder(&self) -> &CpuEncoder {
+        &self.encoder
     }
 
-    fn encode(
+    /// Runs the layers by `run`, which takes the cells (0, z, y, x) of voxels and their means.
+    /// Adds durations and the sites of all levels to `report`.
+    ///
+    /// # Errors
+    /// As `run`.
+    pub(in crate::detectors) fn run(
         &mut self,
         points: &Points,
         voxels: &Voxels,
-        map: &mut Tensor,
         report: &mut FrameReport,
+        run: impl FnOnce(&mut CpuEncoder, &[[i32; 4]], &[f32]) -> Result<()>,
     ) -> Result<()> {
         let Self { transforms, means, coordinates, encoder } = self;
         report.time(Stage::VoxelMean, || voxel_mean(points, voxels, transforms, means))?;
@@ -81,7 +116,7 @@ impl MapEncoder for VoxelMap {
             let Tensor::F32 { values, .. } = means else {
                 return Err(Error::new(ErrorKind::Inference, "encoder", "features are not f32"));
             };
-            encoder.run(coordinates, &values[..num_values], map)
+            run(encoder, coordinates, &values[..num_values])
         })?;
         add_levels(encoder.counts(), report);
         Ok(())

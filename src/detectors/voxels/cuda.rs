@@ -8,8 +8,10 @@ use crate::detectors::lidar::{
 };
 use det_post_infer::device::DeviceEngine;
 use det_post_infer::sparse::{CudaEncoder, Plan};
+use det_post_ops::cloud::DevicePoints;
 use det_post_ops::cloud::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
 use det_post_ops::device::cuda::{DeviceBuffer, Graph, Stream};
+use det_post_ops::shared::DeviceCounters;
 use det_post_ops::sparse::conv::Precision;
 use det_post_ops::sparse::rulebook::cuda::Cells;
 use det_post_ops::sparse::voxel_mean::cuda::Workspace as VoxelMean;
@@ -46,11 +48,9 @@ impl CudaDetector {
     }
 }
 
-/// Voxels, their means, and the encoder.
+/// The encoder of the map.
 pub struct DeviceVoxelMap {
-    voxels: DeviceVoxels,
-    encoder: CudaEncoder,
-    graph: Graph,
+    layers: DeviceVoxelLayers,
 }
 
 impl DeviceVoxelMap {
@@ -59,7 +59,57 @@ impl DeviceVoxelMap {
         plan: Plan,
         ends: EncoderIo<'_>,
     ) -> Result<Self> {
-        let EncoderIo { points, map, counters } = ends;
+        let EncoderIo { points, map, counters, .. } = ends;
+        let ends = (points, counters);
+        let layers = DeviceVoxelLayers::new(config, plan, ends, |encoder, cells, num, means| {
+            encoder.enqueue(cells, num, means, map)
+        })?;
+        Ok(Self { layers })
+    }
+}
+
+impl DeviceMapEncoder for DeviceVoxelMap {
+    const STAGES: &'static [Stage] = &[Stage::Encode];
+    // The graph writes the counts of its levels to one place on the host.
+    const CAN_PIPELINE: bool = false;
+
+    fn enqueue(&mut self, running: &mut FrameInProgress<'_, '_>) -> Result<()> {
+        self.layers.enqueue(running)
+    }
+
+    fn num_voxels(&self) -> &DeviceBuffer<u32> {
+        self.layers.num_voxels()
+    }
+
+    fn add_to_report(&mut self, report: &mut FrameReport) {
+        self.layers.add_to_report(report);
+    }
+}
+
+/// Voxels, their means, and the layers that take them, recorded.
+pub(in crate::detectors) struct DeviceVoxelLayers {
+    voxels: DeviceVoxels,
+    encoder: CudaEncoder,
+    graph: Graph,
+}
+
+impl DeviceVoxelLayers {
+    /// Records the layers, which `enqueue` queues from cells of voxels, their number and their
+    /// means.
+    ///
+    /// # Errors
+    /// As of `enqueue`; `Device` when there is not enough memory.
+    pub(in crate::detectors) fn new(
+        config: &LidarConfig,
+        plan: Plan,
+        (points, counters): (&DevicePoints, &mut DeviceCounters),
+        enqueue: impl FnOnce(
+            &mut CudaEncoder,
+            Cells<'_>,
+            &DeviceBuffer<u32>,
+            &DeviceBuffer<f32>,
+        ) -> Result<()>,
+    ) -> Result<Self> {
         let params = voxelize_params(config);
         let stream = points.stream();
         let mut voxels = DeviceVoxels::new(stream, &params, points.capacity())?;
@@ -73,28 +123,36 @@ impl DeviceVoxelMap {
             voxel_mean.enqueue(points, &voxels, &mut means)?;
             // A cell has the same index on the encoder's grid, whose further cells along z,
             // if it has any, come last.
-            encoder.enqueue(Cells::Indices(&voxels.cells), &voxels.num, &means, map)?;
+            enqueue(&mut encoder, Cells::Indices(&voxels.cells), &voxels.num, &means)?;
             encoder.enqueue_counts()
         })?;
         Ok(Self { voxels, encoder, graph })
     }
-}
 
-impl DeviceMapEncoder for DeviceVoxelMap {
-    const STAGES: &'static [Stage] = &[Stage::Encode];
-    // The graph writes the counts of its levels to one place on the host.
-    const CAN_PIPELINE: bool = false;
+    /// The layers.
+    pub(in crate::detectors) fn encoder(&self) -> &CudaEncoder {
+        &self.encoder
+    }
 
-    fn enqueue(&mut self, running: &mut FrameInProgress<'_, '_>) -> Result<()> {
+    /// Queues the layers of a frame, and marks the end of the stage.
+    ///
+    /// # Errors
+    /// `Device` when the launch fails.
+    pub(in crate::detectors) fn enqueue(
+        &mut self,
+        running: &mut FrameInProgress<'_, '_>,
+    ) -> Result<()> {
         self.graph.enqueue()?;
         running.end_of(Stage::Encode)
     }
 
-    fn num_voxels(&self) -> &DeviceBuffer<u32> {
+    /// The number of voxels, one value.
+    pub(in crate::detectors) fn num_voxels(&self) -> &DeviceBuffer<u32> {
         &self.voxels.num
     }
 
-    fn add_to_report(&mut self, report: &mut FrameReport) {
+    /// Adds the sites of all levels, after the wait for the frame.
+    pub(in crate::detectors) fn add_to_report(&mut self, report: &mut FrameReport) {
         add_levels(self.encoder.published_counts(), report);
         let num_bytes = self.encoder.num_count_bytes();
         report.add_bytes(Stage::Encode, Transfer::Download, num_bytes);

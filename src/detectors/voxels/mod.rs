@@ -16,7 +16,10 @@ mod cpu;
 mod cuda;
 mod plan;
 
+pub(super) use cpu::VoxelLayers;
 pub use cpu::{CpuDetector, VoxelMap};
+#[cfg(feature = "cuda")]
+pub(super) use cuda::DeviceVoxelLayers;
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaDetector, DeviceVoxelMap};
 pub use plan::plan;
@@ -83,7 +86,7 @@ pub(super) fn check_memory(plan: &Plan, available: Option<u64>) -> Result<()> {
 /// The transform of each channel of a point.
 fn transforms(config: &LidarConfig) -> Result<Vec<ChannelTransform>> {
     let of_intensity = match &config.facts.encoder {
-        EncoderFacts::Voxels(voxels) => voxels.intensity_transform,
+        EncoderFacts::Voxels(voxels) | EncoderFacts::Sites(voxels) => voxels.intensity_transform,
         EncoderFacts::None(_) => ChannelTransform::Identity,
         EncoderFacts::Pillars(_) => {
             let message = format!("head {}: its encoder takes no voxels", config.head);

@@ -1,7 +1,7 @@
 //! The encoder of a channel: its file, checked against the head and laid out for the
 //! configured capacities.
 
-use crate::config::{LidarConfig, LidarFacts, LidarOutputs};
+use crate::config::{EncoderFacts, LidarConfig, LidarFacts, LidarOutputs};
 use det_post_infer::sparse::{self, Plan, SparseFile, SparseNetwork};
 use det_post_types::{Error, ErrorKind, FrameReport, PointChannel, Result};
 
@@ -55,6 +55,16 @@ fn check(file: &SparseFile, facts: &LidarFacts) -> std::result::Result<(), Strin
         return Err(format!("its point channels are {found}, the head's are {names}"));
     }
     check_grid(network, facts)?;
+    let is_on_sites = !network.site_outputs.is_empty();
+    match (&facts.encoder, is_on_sites) {
+        (EncoderFacts::Sites(_), false) => {
+            return Err("it ends in a map; with `encoder: sites` its outputs are on sites".into());
+        }
+        (EncoderFacts::Voxels(_) | EncoderFacts::None(_), true) => {
+            return Err("its outputs are on sites, which takes a head with `encoder: sites`".into());
+        }
+        _ => {}
+    }
     // Proposals are not decoded by their places in a map.
     if facts.encoder.has_file() && !matches!(facts.outputs, LidarOutputs::Proposals(_)) {
         check_map(network)?;

@@ -231,7 +231,7 @@ impl Shared {
             let input = middleware.subscribe("/clock", InputKind::Clock, CLOCK_QOS, receiver)?;
             *lock(&self.clock_input) = Some(input);
         }
-        self.serve_switches(middleware.as_mut())?;
+        self.serve_named(middleware.as_mut())?;
         middleware.serve(Box::new(move |request| match node.upgrade() {
             Some(node) => node.answer(&request),
             None => services::refusal(&request),

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use super::{FRAME_TIMEOUT, Shared, lock};
-use crate::config::Config;
+use crate::config::{ChannelKind, Config};
 use crate::node::lifecycle::{Change, STAGE, TRANSITIONS};
 use det_post_ros::messages::find_type;
-use det_post_ros::middleware::{DescribedType, Middleware, Request, Response};
-use det_post_ros::{LifecycleState, Parameter, ParameterValue, ParseTypeHashError, TypeHash};
+use det_post_ros::middleware::{DescribedType, Middleware, Request, Response, ServiceKind};
+use det_post_ros::{
+    LifecycleState, Parameter, ParameterValue, ParseTypeHashError, SetResult, TypeHash,
+};
 use det_post_types::{Error, ErrorKind};
 
 impl Shared {
@@ -53,30 +55,56 @@ impl Shared {
 }
 
 impl Shared {
-    /// Serves the switches of channels that have one.
-    pub(super) fn serve_switches(
+    /// Serves the services of channels.
+    pub(super) fn serve_named(
         self: &Arc<Self>,
         middleware: &mut dyn Middleware,
     ) -> det_post_types::Result<()> {
         let config = self.parameters.config();
         for channel in &config.channels {
-            let Some(service) = &channel.live.enable_service else { continue };
-            let name = config.parameter_name(&channel.name, "enabled");
-            let node = Arc::downgrade(self);
-            middleware.serve_switch(
-                service,
-                Box::new(move |on| {
-                    let node = node.upgrade().ok_or("the node has ended")?;
-                    let parameter =
-                        Parameter { name: name.clone(), value: ParameterValue::Flag(on) };
-                    match node.answer(&Request::SetParametersAtomically(vec![parameter])) {
-                        Response::SetResult(result) => result,
-                        other => Err(format!("{other:?}")),
+            if let Some(service) = &channel.live.enable_service {
+                let name = config.parameter_name(&channel.name, "enabled");
+                let node = Arc::downgrade(self);
+                let handler = move |request| match (node.upgrade(), request) {
+                    (Some(node), Request::SetSwitch(on)) => {
+                        Response::SetResult(node.set(&name, ParameterValue::Flag(on)))
                     }
-                }),
-            )?;
+                    (_, request) => refusal(&request),
+                };
+                middleware.serve_named(ServiceKind::SetSwitch, service, Box::new(handler))?;
+            }
+            let ChannelKind::Camera(camera) = &channel.kind else { continue };
+            if let Some(service) = &camera.classes_service {
+                let name = config.parameter_name(&channel.name, "classes");
+                let (node, of) = (Arc::downgrade(self), service.clone());
+                let handler = move |request| match (node.upgrade(), request) {
+                    (Some(node), Request::SetClasses(classes)) => {
+                        node.set_classes(&of, &name, classes)
+                    }
+                    (_, request) => refusal(&request),
+                };
+                middleware.serve_named(ServiceKind::SetClasses, service, Box::new(handler))?;
+            }
         }
         Ok(())
+    }
+
+    /// Sets a parameter, as its service does.
+    fn set(&self, name: &str, value: ParameterValue) -> SetResult {
+        let parameter = Parameter { name: name.to_owned(), value };
+        match self.answer(&Request::SetParametersAtomically(vec![parameter])) {
+            Response::SetResult(result) => result,
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    /// Sets the classes of a channel, all or none. The response has no place for a reason.
+    fn set_classes(&self, service: &str, name: &str, classes: Vec<String>) -> Response {
+        if let Err(reason) = self.set(name, ParameterValue::Texts(classes)) {
+            lock(&self.graph).num_refused_requests += 1;
+            tracing::error!("{service}: the classes stay as they are: {reason}");
+        }
+        Response::Nothing
     }
 }
 
@@ -99,6 +127,7 @@ pub(super) fn refusal(request: &Request) -> Response {
         Request::DescribeParameters(_) => Response::Descriptors(Vec::new()),
         Request::SetParameters(all) => Response::SetResults(all.iter().map(|_| gone()).collect()),
         Request::SetParametersAtomically(_) | Request::SetSwitch(_) => Response::SetResult(gone()),
+        Request::SetClasses(_) => Response::Nothing,
         Request::ChangeState { .. } => Response::Changed(false),
         Request::GetState => Response::State(LifecycleState::Finalized),
         Request::GetAvailableStates => Response::States(LifecycleState::ALL.to_vec()),

@@ -31,10 +31,6 @@ impl ReplayChannel {
 
     /// The GPU of its detector, in this process.
     fn gpu(&self) -> Option<u32> {
-        let info = self.channel.detector_info().filter(|info| info.process_id.is_none())?;
-        match info.device {
-            DeviceChoice::Cuda(gpu) => Some(gpu),
-            _ => None,
-        }
+        self.channel.detector_info()?.gpu()
     }
 }

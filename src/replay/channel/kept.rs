@@ -8,11 +8,12 @@ use nalgebra::Isometry3;
 
 use crate::detectors::{FrameInput, MAX_INPUTS};
 use crate::replay::input::frame_input;
-use crate::replay::unpacked::Unpacked;
+use crate::replay::unpacked::{Unpacked, UnpackedTo};
 use crate::runtime::frame_messages::FrameMessages;
+use det_post_ops::image::decompress::video::DevicePicture;
 use det_post_ros::bag::{BagMessage, Mapped};
 use det_post_ros::middleware::{InputKind, deliver};
-use det_post_types::{CameraCalibration, Error, ErrorKind, Result};
+use det_post_types::{CameraCalibration, Error, ErrorKind, Header, ImagePayload, Result, Stamp};
 
 /// A message of the recording whose frame is in flight.
 #[derive(Default)]
@@ -22,6 +23,8 @@ pub(super) struct SubmittedMessage {
     unpacked: Option<InputKind>,
     /// Memory for a copy of the message, which is used again.
     copy: Vec<u8>,
+    /// The same for a picture of video on the channel's GPU.
+    picture: DevicePicture,
     calibration: Option<Arc<CameraCalibration>>,
     pose: Option<Result<Isometry3<f64>>>,
 }
@@ -36,6 +39,8 @@ enum MessageData {
     Mapped(Mapped, Range<usize>),
     /// In the copy: the reader reuses its buffer.
     Copied,
+    /// In the picture; the header of its message.
+    Picture { stamp: Stamp, frame_id: String },
 }
 
 /// The messages in buffers whose frame is in flight.
@@ -81,8 +86,9 @@ impl SubmittedMessages {
 impl SubmittedMessage {
     /// A message of the reader, in the memory of one that is over.
     pub(super) fn lent(self, calibration: Option<Arc<CameraCalibration>>) -> Self {
+        let Self { copy, picture, .. } = self;
         let (data, unpacked) = (MessageData::Lent, None);
-        Self { data, unpacked, copy: self.copy, calibration, pose: None }
+        Self { data, unpacked, copy, picture, calibration, pose: None }
     }
 
     /// Unpacks a packed cloud or a packet of video of the reader. Other messages remain with the reader.
@@ -96,9 +102,15 @@ impl SubmittedMessage {
         unpacked: &mut Unpacked,
         max_bytes: usize,
     ) -> Result<()> {
-        self.unpacked = unpacked.unpack_to(0, kind, data, max_bytes, &mut self.copy)?;
-        if self.unpacked.is_some() {
-            self.data = MessageData::Copied;
+        let Self { copy, picture, .. } = self;
+        match unpacked.unpack_to(0, kind, data, max_bytes, copy, picture)? {
+            UnpackedTo::Itself => {}
+            UnpackedTo::Message(kind) => {
+                (self.unpacked, self.data) = (Some(kind), MessageData::Copied);
+            }
+            UnpackedTo::Picture(Header { stamp, frame_id }) => {
+                self.data = MessageData::Picture { stamp, frame_id: frame_id.to_owned() };
+            }
         }
         Ok(())
     }
@@ -106,7 +118,7 @@ impl SubmittedMessage {
     /// Keeps the bytes of the message beyond the reader's loan, without a copy where they are in a
     /// mapped file. A message that was unpacked is kept already.
     pub(super) fn keep(&mut self, message: &BagMessage<'_>) {
-        if matches!(self.data, MessageData::Copied) {
+        if matches!(self.data, MessageData::Copied | MessageData::Picture { .. }) {
             return;
         }
         self.data = match message.place() {
@@ -130,28 +142,40 @@ impl SubmittedMessage {
         lent: &[u8],
         work: impl FnOnce(&mut [Option<FrameInput<'_>>]) -> T,
     ) -> Result<T> {
-        let Self { data, unpacked, copy, calibration, pose } = self;
+        let Self { data, unpacked, copy, picture, calibration, pose } = self;
         let kind = unpacked.unwrap_or(kind);
         let data = match data {
             MessageData::Lent => lent,
             MessageData::Mapped(file, place) => file.get(place.clone()).unwrap_or_default(),
             MessageData::Copied => &copy[..],
+            MessageData::Picture { stamp, frame_id } => {
+                let (header, image) = (Header { stamp: *stamp, frame_id }, picture.view()?);
+                let input = FrameInput::image(header, ImagePayload::OnDevice(image));
+                return Ok(with_pose(Some(input), calibration.as_deref(), pose, work));
+            }
         };
         let (mut work, mut done) = (Some(work), None);
         deliver(kind, data, &mut |received| {
             let Some(work) = work.take() else { return };
             done = Some(received.map(|received| {
-                let calibration = calibration.as_deref();
-                let input = frame_input(&received);
-                let mut inputs =
-                    [input.map(|input| FrameInput { calibration, pose: pose.take(), ..input })];
-                let done = work(&mut inputs);
-                let [input] = inputs;
-                *pose = input.and_then(|input| input.pose);
-                done
+                with_pose(frame_input(&received), calibration.as_deref(), pose, work)
             }));
         });
         let none = || Err(Error::new(ErrorKind::Message, "replay", "not a sensor's message"));
         done.unwrap_or_else(none)
     }
+}
+
+/// Calls `work` with an input that has the calibration and the pose, which is kept afterwards.
+fn with_pose<'a, T>(
+    input: Option<FrameInput<'a>>,
+    calibration: Option<&'a CameraCalibration>,
+    pose: &mut Option<Result<Isometry3<f64>>>,
+    work: impl FnOnce(&mut [Option<FrameInput<'_>>]) -> T,
+) -> T {
+    let mut inputs = [input.map(|input| FrameInput { calibration, pose: pose.take(), ..input })];
+    let done = work(&mut inputs);
+    let [input] = inputs;
+    *pose = input.and_then(|input| input.pose);
+    done
 }

@@ -11,16 +11,17 @@ use std::sync::Arc;
 use crate::config::ChannelConfig;
 use crate::replay::context::ReplayContext;
 use crate::replay::input::{CalibrationTopic, InputTopic, ReplayInput};
-use crate::replay::unpacked::Unpacked;
+use crate::replay::unpacked::{Readable, Unpacked};
 use crate::runtime::Factory;
 use crate::runtime::account::Account;
 use crate::runtime::channel::Channel;
 use crate::runtime::frame_builder::{FrameBuilder, Sequence, SharedMessage, sole};
 use crate::runtime::frame_messages::Calibrations;
+use crate::runtime::message_buffer::MessageBuffer;
 use crate::runtime::slot::Loss;
 use det_post_ops::device::PayloadMemory;
 use det_post_ros::bag::{BagMessage, TopicInfo, check_log_time};
-use det_post_ros::middleware::{InputKind, Received, deliver};
+use det_post_ros::middleware::{InputKind, deliver};
 use det_post_types::{CameraCalibration, Result, Stamp};
 use kept::{SubmittedMessage, SubmittedMessages};
 
@@ -78,6 +79,7 @@ impl ReplayChannel {
             let (builder, buffers) = FrameBuilder::new(&config.inputs, &config.sync, memory);
             Frames { builder, buffers, chosen: Vec::with_capacity(inputs.len()) }
         });
+        let unpacked = Unpacked::new(channel.video_place());
         Ok(Self {
             index,
             channel,
@@ -87,7 +89,7 @@ impl ReplayChannel {
             submitted: VecDeque::new(),
             messages: None,
             spare: Vec::new(),
-            unpacked: Unpacked::default(),
+            unpacked,
         })
     }
 
@@ -214,7 +216,7 @@ impl ReplayChannel {
         let mut unpacked = std::mem::take(&mut self.unpacked);
         let max_bytes = self.config().live.max_payload_bytes;
         match unpacked.of(input, kind, message.data, max_bytes) {
-            Ok((kind, data)) => self.receive(input, (kind, data), message.log_time, context),
+            Ok(readable) => self.receive(input, readable, message.log_time, context),
             Err(error) => self.refuse(input, &error, message.log_time, context),
         }
         self.unpacked = unpacked;
@@ -224,28 +226,50 @@ impl ReplayChannel {
     fn receive(
         &mut self,
         input: usize,
-        (kind, data): (InputKind, &[u8]),
+        readable: Readable<'_>,
         log_time: Stamp,
         context: &ReplayContext<'_>,
     ) {
-        deliver(kind, data, &mut |received| {
-            let kept = received.and_then(|received| self.wait(input, &received, log_time));
-            match kept {
-                Ok(()) => {
-                    let is_owned = context.owns(log_time);
-                    self.inputs[input].totals.num_received += u64::from(is_owned);
-                }
-                Err(error) => self.refuse(input, &error, log_time, context),
+        match readable {
+            Readable::Message(kind, data) => deliver(kind, data, &mut |received| {
+                let fill = |buffer: &mut MessageBuffer| buffer.fill(&received?, usize::MAX);
+                self.keep(input, fill, log_time, context);
+            }),
+            Readable::Picture(header, picture) => {
+                let fill = |buffer: &mut MessageBuffer| buffer.swap_picture(&header, picture);
+                self.keep(input, fill, log_time, context);
             }
-        });
+        }
+    }
+
+    /// Keeps a message that `fill` writes, or counts its error.
+    fn keep(
+        &mut self,
+        input: usize,
+        fill: impl FnOnce(&mut MessageBuffer) -> Result<()>,
+        log_time: Stamp,
+        context: &ReplayContext<'_>,
+    ) {
+        match self.wait(input, fill, log_time) {
+            Ok(()) => {
+                let is_owned = context.owns(log_time);
+                self.inputs[input].totals.num_received += u64::from(is_owned);
+            }
+            Err(error) => self.refuse(input, &error, log_time, context),
+        }
     }
 
     /// Keeps a message for the frames of several inputs.
-    fn wait(&mut self, input: usize, received: &Received<'_>, log_time: Stamp) -> Result<()> {
+    fn wait(
+        &mut self,
+        input: usize,
+        fill: impl FnOnce(&mut MessageBuffer) -> Result<()>,
+        log_time: Stamp,
+    ) -> Result<()> {
         let Some(Frames { builder, buffers, .. }) = &mut self.frames else { return Ok(()) };
         let buffer = &mut buffers[input];
-        sole(buffer)?
-            .fill(received, usize::MAX)
+        sole(buffer)
+            .and_then(fill)
             .and_then(|()| builder.arrive(log_time, input, buffer))
             .and_then(|()| builder.exchange(input, buffer))
     }
@@ -310,6 +334,11 @@ impl ReplayChannel {
             Ok(()) => self.end(due, log_time, &[], context),
             Err(error) => self.drop_frame(&error, due, context),
         }
+    }
+
+    /// A reader of its messages, which decodes video where the channel does.
+    pub(super) fn unpacked(&self) -> Unpacked {
+        Unpacked::new(self.channel.video_place())
     }
 
     /// Memory from which messages reach the device in the fewest copies.

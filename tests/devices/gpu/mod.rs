@@ -20,6 +20,8 @@ mod frames_in_flight;
 mod kernels;
 mod own_memory;
 mod uploads;
+#[cfg(feature = "video")]
+mod video;
 
 /// Times and memory of one test do not mix with another's.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

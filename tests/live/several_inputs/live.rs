@@ -12,7 +12,7 @@ use det_post::node::LiveNode;
 use det_post_ros::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
 use det_post_ros::middleware::{
     Handler, InputKind, MessageBuffers, Middleware, MiddlewareOptions, Publisher, Qos, Receiver,
-    Subscription, Switch, Watcher,
+    ServiceKind, Subscription, Watcher,
 };
 use det_post_ros::{NodeName, Remaps};
 
@@ -81,7 +81,7 @@ impl Middleware for InputsOverDds {
         Ok(())
     }
 
-    fn serve_switch(&mut self, _: &str, _: Switch) -> Result<()> {
+    fn serve_named(&mut self, _: ServiceKind, _: &str, _: Handler) -> Result<()> {
         Ok(())
     }
 

@@ -1,11 +1,12 @@
 //! Images as canvases, and the names and colours of classes on them.
 
 use super::canvas::Canvas;
+use det_post_ops::device::Device;
 use det_post_ops::image::decompress::{self, DecodedImage, decompress};
 use det_post_ops::image::letterbox::{self, LetterboxParams, letterbox};
 use det_post_types::{
-    ChannelOrder, ElementType, ImagePayload, Normalization, Placement, Resize, Result, Size,
-    Tensor, TensorValues,
+    ChannelOrder, ElementType, ImagePayload, ImageView, Normalization, Placement, Resize, Result,
+    Size, Tensor, TensorValues,
 };
 
 /// An image without detections, at most `max_width` pixels wide, and its own size.
@@ -24,13 +25,19 @@ pub fn draw_image(payload: &ImagePayload<'_>, max_width: u32) -> Result<(Size, C
     Ok((size, image_canvas(payload, Some(shown))?))
 }
 
-/// An image of any supported encoding as a canvas of a size, or of its own.
+/// An image of any supported encoding as a canvas of a size, or of its own. One in the memory of a GPU is copied from
+/// there.
 pub fn image_canvas(payload: &ImagePayload<'_>, size: Option<Size>) -> Result<Canvas> {
-    let mut decoded = DecodedImage::new();
+    let (mut decoded, on_host);
     let image = match payload {
         ImagePayload::Raw(image) => *image,
-        ImagePayload::OnDevice(image) => return Err(image.data().refused("draw")),
+        ImagePayload::OnDevice(image) => {
+            on_host = Device::download(image.data())?;
+            let (size, encoding) = (image.size(), image.encoding());
+            ImageView::new(size, image.step(), encoding, image.is_big_endian(), &on_host)?
+        }
         ImagePayload::Compressed(file) => {
+            decoded = DecodedImage::new();
             decompress(file, &mut decoded)?;
             decoded.view()?
         }

@@ -7,7 +7,7 @@ use det_post_ops::dense::{Region, Window};
 use half::f16;
 
 use super::plan::Role;
-use super::{Network, Precisions, STAGE, Study, run};
+use super::{Network, PlanOptions, STAGE, Study, run};
 use crate::Engine;
 use det_post_types::{
     ElementType, Error, ErrorKind, NetworkPart, Result, TensorSpec, TensorValues, TensorView,
@@ -36,10 +36,10 @@ impl DenseEngine {
     /// `Model` when the file cannot be read or the network is not covered.
     pub fn load<'a>(
         path: &Path,
-        precision: impl Into<Precisions<'a>>,
+        options: impl Into<PlanOptions<'a>>,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
-        Self::new(Network::of_file(path, NetworkPart::Whole, precision, shape_of)?)
+        Self::new(Network::of_file(path, NetworkPart::Whole, options, shape_of)?)
     }
 
     /// Prepares a network.

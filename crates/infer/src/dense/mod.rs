@@ -17,12 +17,14 @@ mod study;
 mod table;
 
 pub use engine::DenseEngine;
-pub use plan::{Buffer, Cost, Job, Kind, Plan, Precision, Precisions, Role, Step};
+pub use plan::{Buffer, Cost, Job, Kind, Plan, PlanOptions, Precision, Role, Step};
 pub(crate) use studied::StudiedEngine;
 pub(crate) use study::Study;
 pub use table::Table;
 
 use std::path::Path;
+
+use plan::Ends;
 
 use det_post_types::{EngineOptions, Error, ErrorKind, NetworkPart, Result, TensorSpec};
 
@@ -53,10 +55,10 @@ impl Network {
     pub fn of_file<'a>(
         path: &Path,
         part: NetworkPart,
-        precision: impl Into<Precisions<'a>>,
+        options: impl Into<PlanOptions<'a>>,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
-        Self::new(&bytes_of(path, part)?, precision, shape_of)
+        Self::new(&bytes_of(path, part)?, options, shape_of)
     }
 
     /// Reads an ONNX file and lays it out for inputs of the shapes that `shape_of` gives.
@@ -67,10 +69,10 @@ impl Network {
     /// ones, or that is part of no step; the errors of `shape_of`.
     pub fn new<'a>(
         bytes: &[u8],
-        precision: impl Into<Precisions<'a>>,
+        options: impl Into<PlanOptions<'a>>,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
-        let Precisions { others: precision, keep_f32 } = precision.into();
+        let PlanOptions { precision, keep_f32, channels_last_inputs } = options.into();
         let (mut graph, origin) = graph::import(bytes, keep_f32, shape_of)?;
         passes::run(&mut graph);
         check_kept(&graph, keep_f32)?;
@@ -80,11 +82,11 @@ impl Network {
                 .map(|spec| spec.element.unwrap_or(det_post_types::ElementType::F32))
                 .collect()
         };
-        let (inputs, outputs): (Vec<_>, Vec<_>) =
-            (elements(&origin.inputs), elements(&origin.outputs));
+        let (inputs, outputs) = (elements(&origin.inputs), elements(&origin.outputs));
         let shapes = |ids: &[usize]| ids.iter().map(|&id| graph.values[id].shape.clone()).collect();
         let (input_shapes, output_shapes) = (shapes(&graph.inputs), shapes(&graph.outputs));
-        let plan = Plan::new(&mut graph, precision, &inputs, &outputs)?;
+        let plan =
+            Plan::new(&mut graph, precision, &Ends { inputs, outputs, channels_last_inputs })?;
         Ok(Self {
             inputs: origin.inputs,
             input_shapes,

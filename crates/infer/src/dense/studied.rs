@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::study::Study;
-use super::{DenseEngine, Network, Precisions, bytes_of, graph};
+use super::{DenseEngine, Network, PlanOptions, bytes_of, graph};
 use crate::Engine;
 use det_post_types::{EngineOptions, GpuEngineOptions, LayerStudy, Result, TensorSpec, TensorView};
 
@@ -51,7 +51,7 @@ impl StudiedEngine {
                     None => Err(super::error(format!("input {spec} is missing"))),
                 }
             };
-            let network = Network::new(&self.bytes, Precisions::from(&self.gpu), &shape_of)?;
+            let network = Network::new(&self.bytes, PlanOptions::from(&self.gpu), &shape_of)?;
             let study = Study::begin(&self.study, &self.model, NAME, &network);
             self.engine = Some(DenseEngine::new(network)?.with_study(study));
         }

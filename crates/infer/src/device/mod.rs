@@ -12,6 +12,7 @@
 //! | [`DeviceEngine::load`] otherwise, [`DeviceEngine::on_host`] | an [`Engine`] on the CPU | every input down, every output up, and one wait |
 //! | [`DeviceEngine::of_host_inputs`] | an [`Engine`] on the CPU | every output up; the caller copies the inputs, whose shape may differ from run to run |
 //! | [`DeviceEngine::fixed`] | nowhere: the outputs are constant | none |
+//! | [`DeviceEngine::none`] | nowhere: there are no outputs | none |
 
 #[expect(unsafe_code, reason = "ONNX Runtime is a C library; each block argues why it is sound")]
 mod binding;
@@ -34,10 +35,11 @@ use network::{allocate_inputs, failed, model_error};
 use runner::Runner;
 pub use staged::{StagedOutput, may_vary};
 
-use super::{Engine, STAGE};
+use super::{Engine, NoNetwork, STAGE};
 use det_post_ops::device::cuda::{DeviceTensor, Stream};
 use det_post_types::{
-    Dim, EngineOptions, Error, ErrorKind, Provider, Result, Tensor, TensorSpec, TensorView, Usage,
+    Dim, EngineOptions, Error, ErrorKind, MapLayout, Provider, Result, Tensor, TensorSpec,
+    TensorView, Usage,
 };
 
 /// A loaded network with its inputs and outputs in the memory of a stream.
@@ -256,6 +258,17 @@ impl DeviceEngine {
         Ok(Self::new(Runner::Fixed, stream, network))
     }
 
+    /// In place of the network of a detector whose own layers compute everything, as
+    /// [`NoNetwork`] on the CPU: no inputs and no outputs.
+    ///
+    /// # Errors
+    /// As [`DeviceEngine::fixed`].
+    pub fn none(stream: &Stream) -> Result<Self> {
+        let mut none = Self::fixed(stream, Vec::new(), &[])?;
+        none.network_mut().name = NoNetwork::NAME.to_owned();
+        Ok(none)
+    }
+
     /// The inputs of the network.
     pub fn inputs(&self) -> &[TensorSpec] {
         &self.network().input_specs
@@ -266,8 +279,15 @@ impl DeviceEngine {
         &self.network().output_specs
     }
 
+    /// The layout of the input at a position. With [`MapLayout::ChannelsLast`], which only
+    /// [`GpuEngineOptions::channels_last_inputs`](det_post_types::GpuEngineOptions::channels_last_inputs) allows, the
+    /// tensor of an input `[N, C, H, W]` is `[N, H, W, C]` of the elements that the network computes with.
+    pub fn input_layout(&self, index: usize) -> MapLayout {
+        self.runner.input_layout(index)
+    }
+
     /// The input at a position of [`DeviceEngine::inputs`], to be written by kernels of
-    /// the engine's stream. Shape and address never change.
+    /// the engine's stream, in its [layout](Self::input_layout). Shape and address never change.
     ///
     /// # Errors
     /// `Inference` when there is no such input.

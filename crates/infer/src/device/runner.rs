@@ -6,10 +6,12 @@ use super::dense::DenseRunner;
 use super::host::{HostRunner, NumBytes};
 use super::network::{Network, failed, model_error};
 use super::onnx_runtime::{self, OrtRunner};
-use crate::dense::{Precisions, Study};
+use crate::dense::{PlanOptions, Study};
 use crate::{Choice, LIBRARY_VARIABLE, OrtEngine, RtenEngine, choose};
 use det_post_ops::device::cuda::Stream;
-use det_post_types::{EngineKind, EngineOptions, Error, ErrorKind, Provider, Result, TensorSpec};
+use det_post_types::{
+    EngineKind, EngineOptions, Error, ErrorKind, MapLayout, Provider, Result, TensorSpec,
+};
 
 /// The runtime of a network.
 pub(super) enum Runner {
@@ -113,6 +115,14 @@ impl Runner {
         }
     }
 
+    /// The layout of the input at a position.
+    pub(super) fn input_layout(&self, position: usize) -> MapLayout {
+        match self {
+            Self::Dense(runner) => runner.network().plan.input_layout(position),
+            Self::OnnxRuntime(_) | Self::Host(_) | Self::Fixed => MapLayout::Planar,
+        }
+    }
+
     /// Bytes that a run copies between device and host.
     pub(super) fn copies(&self) -> NumBytes {
         match self {
@@ -146,7 +156,7 @@ fn dense(
         };
     }
     let (path, device) = (model.display(), stream.device());
-    match DenseRunner::load((model, options.part), Precisions::from(gpu), stream, shape_of) {
+    match DenseRunner::load((model, options.part), PlanOptions::from(gpu), stream, shape_of) {
         Ok((mut runner, network)) => {
             if let Some(study) = &options.study {
                 let name = format!("{} ({device})", network.name);

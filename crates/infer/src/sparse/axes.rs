@@ -22,7 +22,8 @@ impl SparseNetwork {
         for level in &mut self.levels {
             level.shape = in_places(level.shape, places);
             match &mut level.origin {
-                Origin::Voxels => {}
+                // Only networks with these axes already have merged levels.
+                Origin::Voxels | Origin::Merged { .. } => {}
                 Origin::Strided { geometry: of, .. } | Origin::Transposed { geometry: of, .. } => {
                     *of = geometry(*of);
                 }
@@ -36,7 +37,7 @@ impl SparseNetwork {
                     convolution.geometry = geometry(convolution.geometry);
                 }
                 Operator::MaxPool { geometry: of, .. } => *of = geometry(*of),
-                Operator::Add { .. } | Operator::Relu { .. } => {}
+                Operator::Add { .. } | Operator::Relu { .. } | Operator::Merge { .. } => {}
             }
         }
         self.map.axes = self.map.axes.map(|axis| places[axis]);

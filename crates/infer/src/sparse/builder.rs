@@ -26,9 +26,9 @@ const MAX_FOLDED: usize = 1 << 26;
 /// Errors have the kind `Model` and name the operation.
 #[derive(Clone, Debug)]
 pub struct NetworkBuilder {
-    levels: Vec<Level>,
-    tensors: Vec<SparseTensor>,
-    operations: Vec<Operation>,
+    pub(super) levels: Vec<Level>,
+    pub(super) tensors: Vec<SparseTensor>,
+    pub(super) operations: Vec<Operation>,
     num_folded: usize,
 }
 
@@ -197,8 +197,8 @@ impl NetworkBuilder {
     /// the grid that become its depth, rows and columns.
     ///
     /// # Errors
-    /// When `map_axes` is no permutation, the map has too many cells, or the
-    /// output of an operation is not used.
+    /// When `map_axes` is no permutation, levels are merged and the axes are not z y x, the map
+    /// has too many cells, or the output of an operation is not used.
     pub fn finish(
         self,
         input: usize,
@@ -208,21 +208,15 @@ impl NetworkBuilder {
         if (0..3).any(|axis| !map_axes.contains(&axis)) {
             return refuse("map", &format!("axes {map_axes:?} are no permutation"));
         }
+        self.check_used(&[input])?;
+        let is_merged = |level: &Level| matches!(level.origin, Origin::Merged { .. });
+        if axes != GridAxes::Zyx && self.levels.iter().any(is_merged) {
+            return refuse("map", &format!("axes {axes}; levels are merged along z of z y x"));
+        }
         let Self { levels, tensors, operations, .. } = self;
-        let mut is_read = vec![false; tensors.len()];
-        is_read[input] = true;
-        for tensor in operations.iter().flat_map(|operation| operation.operator.inputs()) {
-            is_read[tensor] = true;
-        }
-        match is_read.iter().position(|is_read| !is_read) {
-            Some(0) => return refuse("input", "it is not used"),
-            Some(tensor) => {
-                return refuse(&operations[tensor - 1].name, "its output is not used");
-            }
-            None => {}
-        }
         let map = ToMap { input, axes: map_axes };
-        let network = SparseNetwork { axes, levels, tensors, operations, map };
+        let site_outputs = Vec::new();
+        let network = SparseNetwork { axes, levels, tensors, operations, map, site_outputs };
         let num_values = network.map_shape().iter().try_fold(1_usize, |product, &dim| {
             product.checked_mul(dim).filter(|&num| num <= SparseNetwork::MAX_MAP_VALUES)
         });
@@ -236,6 +230,20 @@ impl NetworkBuilder {
                     SparseNetwork::MAX_MAP_VALUES
                 ),
             ),
+        }
+    }
+
+    /// Refuses operations whose output is neither read nor among `outputs`.
+    pub(super) fn check_used(&self, outputs: &[usize]) -> Result<()> {
+        let mut is_used = vec![false; self.tensors.len()];
+        let read = self.operations.iter().flat_map(|operation| operation.operator.inputs());
+        for tensor in outputs.iter().copied().chain(read) {
+            is_used[tensor] = true;
+        }
+        match is_used.iter().position(|is_used| !is_used) {
+            Some(0) => refuse("input", "it is not used"),
+            Some(tensor) => refuse(&self.operations[tensor - 1].name, "its output is not used"),
+            None => Ok(()),
         }
     }
 
@@ -267,7 +275,7 @@ impl NetworkBuilder {
     }
 
     /// The index of a level: equal ones are one.
-    fn derive(&mut self, name: &str, level: Level) -> Result<usize> {
+    pub(super) fn derive(&mut self, name: &str, level: Level) -> Result<usize> {
         if let Some(known) = self.levels.iter().position(|known| *known == level) {
             return Ok(known);
         }
@@ -342,7 +350,12 @@ impl NetworkBuilder {
         self.push(name, operator, SparseTensor { level, channels: num_outputs })
     }
 
-    fn push(&mut self, name: &str, operator: Operator, tensor: SparseTensor) -> Result<usize> {
+    pub(super) fn push(
+        &mut self,
+        name: &str,
+        operator: Operator,
+        tensor: SparseTensor,
+    ) -> Result<usize> {
         if self.operations.len() == MAX_OPERATIONS {
             return refuse(
                 name,
@@ -361,15 +374,15 @@ fn keeps_sites(geometry: &Geometry) -> bool {
     geometry.num_taps() == 1 && geometry.stride == [1; 3] && geometry.padding == [0; 3]
 }
 
-fn check_grid(name: &str, shape: [u32; 3]) -> Result<()> {
+pub(super) fn check_grid(name: &str, shape: [u32; 3]) -> Result<()> {
     named(name, SiteGrid::new(1, shape)).map(drop)
 }
 
 /// A result of an operation's own contract, with the name of the node.
-fn named<T>(name: &str, result: Result<T>) -> Result<T> {
+pub(super) fn named<T>(name: &str, result: Result<T>) -> Result<T> {
     result.or_else(|error| refuse(name, error.message()))
 }
 
-fn refuse<T>(name: &str, message: &str) -> Result<T> {
+pub(super) fn refuse<T>(name: &str, message: &str) -> Result<T> {
     Err(Error::new(ErrorKind::Model, STAGE, format!("{name}: {message}")))
 }

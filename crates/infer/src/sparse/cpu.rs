@@ -1,15 +1,16 @@
 //! Running a plan on the CPU.
 
-use super::operation::Origin;
+use super::operation::{Origin, merged};
 use super::plan::{Plan, Step, StepKind};
 use super::refuse;
 use det_post_ops::sparse::conv::{
     Epilogue, PackedWeights, Precision, Workspace, relu, sparse_conv,
 };
 use det_post_ops::sparse::max_pool::sparse_max_pool;
+use det_post_ops::sparse::merge::{MAX_SOURCES, Source, sparse_merge};
 use det_post_ops::sparse::rulebook::{
-    EntranceCounts, Mode, OutputCounts, SiteGrid, Sites, Table, fill_table, output_sites,
-    sites_of_coordinates,
+    EntranceCounts, Mode, OutputCounts, Scaled, SiteGrid, Sites, Table, fill_table, merged_sites,
+    output_sites, sites_of_coordinates,
 };
 use det_post_ops::sparse::to_map::to_map;
 use det_post_types::{Error, ErrorKind, Result, Tensor};
@@ -65,6 +66,14 @@ enum BoundKind {
     MaxPool { input: usize, table: usize },
     Add { inputs: [usize; 2] },
     Relu { input: usize },
+    Merge { inputs: Vec<MergeInput> },
+}
+
+/// A tensor that is merged: its buffer, and its level with the scale.
+#[derive(Clone, Copy, Debug)]
+struct MergeInput {
+    buffer: usize,
+    from: Scaled<usize>,
 }
 
 impl BoundStep {
@@ -91,6 +100,12 @@ impl BoundStep {
             }
             StepKind::Add { inputs: [a, b] } => BoundKind::Add { inputs: [buffer(a)?, buffer(b)?] },
             StepKind::Relu { input } => BoundKind::Relu { input: buffer(input)? },
+            StepKind::Merge { inputs } => {
+                let sources = inputs.iter().flatten().zip(plan.merged(step));
+                let bound =
+                    sources.map(|(&input, from)| Ok(MergeInput { buffer: buffer(input)?, from }));
+                BoundKind::Merge { inputs: bound.collect::<Result<_>>()? }
+            }
         };
         let tensor = plan.network().tensors[step.output];
         let output = buffer(step.output)?;
@@ -102,7 +117,7 @@ impl BoundStep {
     fn run(
         &self,
         buffers: &[Vec<f32>],
-        tables: &[Table],
+        (levels, tables): (&[Sites], &[Table]),
         precision: Precision,
         workspace: &mut Workspace,
         out: &mut [f32],
@@ -116,6 +131,15 @@ impl BoundStep {
             }
             BoundKind::MaxPool { input, table } => {
                 sparse_max_pool(&buffers[*input], &tables[*table], self.num_channels, out)?;
+            }
+            BoundKind::Merge { inputs } => {
+                let sources: [Source<'_>; MAX_SOURCES] = std::array::from_fn(|place| {
+                    let &MergeInput { buffer, from } = inputs.get(place).unwrap_or(&inputs[0]);
+                    let sites = Scaled { level: &levels[from.level], scale: from.scale };
+                    Source { sites, features: &buffers[buffer] }
+                });
+                let (sources, plane) = (&sources[..inputs.len()], &levels[self.level]);
+                sparse_merge(sources, self.num_channels, plane, out)?;
             }
             BoundKind::Add { inputs: [a, b] } => {
                 let sums = buffers[*a].iter().zip(&buffers[*b]).map(|(a, b)| a + b);
@@ -216,6 +240,42 @@ impl CpuEncoder {
         coordinates: &[[i32; 4]],
         features: &[f32],
         map: &mut Tensor,
+        observe: impl FnMut(&Step, &[f32]),
+    ) -> Result<()> {
+        if !self.plan.network().site_outputs.is_empty() {
+            return refuse("the network ends on sites, not in a map".into());
+        }
+        self.run_layers(coordinates, features, observe)?;
+        let network = self.plan.network();
+        let tensor = network.tensors[network.map.input];
+        let (features, sites) = (&self.buffers[self.map_buffer], &self.levels[tensor.level]);
+        to_map(features, sites, network.map.axes, tensor.channels, map)
+    }
+
+    /// Computes the outputs of a network that ends on sites, from voxels as [`Self::run`].
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_on_sites(&mut self, coordinates: &[[i32; 4]], features: &[f32]) -> Result<()> {
+        self.run_layers(coordinates, features, |_, _| {})
+    }
+
+    /// The output at a position of the network's `site_outputs` in the frame before, `[M, C]`,
+    /// rows in the order of [`Self::last_sites`]; `None` where there is no such output.
+    pub fn site_output(&self, position: usize) -> Option<&[f32]> {
+        let output = self.plan.network().site_outputs.get(position)?;
+        Some(&self.buffers[self.plan.buffer_of(output.tensor)?])
+    }
+
+    /// The sites of the map, or of the outputs, in the frame before.
+    pub fn last_sites(&self) -> &Sites {
+        &self.levels[self.plan.network().last_level()]
+    }
+
+    fn run_layers(
+        &mut self,
+        coordinates: &[[i32; 4]],
+        features: &[f32],
         mut observe: impl FnMut(&Step, &[f32]),
     ) -> Result<()> {
         let num_channels = self.plan.network().input_channels();
@@ -236,16 +296,13 @@ impl CpuEncoder {
         for (step, planned) in self.steps.iter().zip(self.plan.steps()) {
             let mut out = std::mem::take(&mut self.buffers[step.output]);
             out.resize(self.levels[step.level].len() * step.num_channels, 0.0);
-            let (tables, workspace) = (&self.tables, &mut self.workspace);
-            let written = step.run(&self.buffers, tables, self.precision, workspace, &mut out);
+            let (sites, workspace) = ((&*self.levels, &*self.tables), &mut self.workspace);
+            let written = step.run(&self.buffers, sites, self.precision, workspace, &mut out);
             self.buffers[step.output] = out;
             written?;
             observe(planned, &self.buffers[step.output]);
         }
-        let network = self.plan.network();
-        let tensor = network.tensors[network.map.input];
-        let (features, sites) = (&self.buffers[self.map_buffer], &self.levels[tensor.level]);
-        to_map(features, sites, network.map.axes, tensor.channels, map)
+        Ok(())
     }
 
     fn make_rulebooks(&mut self, coordinates: &[[i32; 4]]) -> Result<()> {
@@ -253,13 +310,18 @@ impl CpuEncoder {
             sites_of_coordinates(coordinates, &mut self.levels[0], &mut self.input_rows);
         let origins = self.plan.network().levels.iter().enumerate().skip(1);
         for ((level, planned), counts) in origins.zip(&mut self.counts.levels) {
+            // A level comes after those that it is derived from.
+            let (before, rest) = self.levels.split_at_mut(level);
             let (from, geometry, mode) = match planned.origin {
                 Origin::Voxels => continue,
                 Origin::Strided { from, geometry } => (from, geometry, Mode::Strided),
                 Origin::Transposed { from, geometry } => (from, geometry, Mode::Transposed),
+                Origin::Merged { from } => {
+                    let (sources, num) = merged(&from, before);
+                    *counts = merged_sites(&sources[..num], &mut rest[0])?;
+                    continue;
+                }
             };
-            // A level comes after the one that it is derived from.
-            let (before, rest) = self.levels.split_at_mut(level);
             *counts = output_sites(&before[from], &geometry, mode, &mut rest[0])?;
         }
         for (rulebook, table) in self.plan.rulebooks().iter().zip(&mut self.tables) {

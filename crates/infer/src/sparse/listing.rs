@@ -26,6 +26,14 @@ impl Plan {
                 Origin::Transposed { from, geometry } => {
                     format!("of level {from}, transposed, {geometry}")
                 }
+                Origin::Merged { from } => {
+                    let from: Vec<_> = from
+                        .iter()
+                        .flatten()
+                        .map(|source| format!("{} times {}", source.level, source.scale))
+                        .collect();
+                    format!("under levels {}", from.join(", "))
+                }
             };
             let grid = spaced(level.shape);
             let _ = writeln!(text, "{at:<5}  {grid:<16}  {capacity:>8}  {sites}");
@@ -38,8 +46,10 @@ impl Plan {
         for step in self.steps() {
             let _ = writeln!(text, "{}", self.line(step));
         }
-        let [_, channels, rows, columns] = network.map_shape();
-        let _ = writeln!(text, "map [1, {channels}, {rows}, {columns}]\n");
+        let _ = match network.site_outputs.is_empty() {
+            true => writeln!(text, "map {:?}\n", network.map_shape()),
+            false => writeln!(text, "{}\n", self.outputs()),
+        };
         for (name, element_bytes) in [("f32", 4), ("f16", 2)] {
             let memory = self.memory(element_bytes);
             let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
@@ -59,6 +69,16 @@ impl Plan {
         text
     }
 
+    fn outputs(&self) -> String {
+        let network = self.network();
+        let outputs = network.site_outputs.iter().map(|output| {
+            let name = shown(output.name.clone(), LineBreaks::Escaped);
+            format!("{name} [sites, {}]", network.tensors[output.tensor].channels)
+        });
+        let outputs: Vec<_> = outputs.collect();
+        format!("outputs on the sites of level {}: {}", network.last_level(), outputs.join(", "))
+    }
+
     fn line(&self, step: &Step) -> String {
         let network = self.network();
         let operation = &network.operations[step.operation];
@@ -74,7 +94,9 @@ impl Plan {
                 let [k0, k1, k2] = geometry.kernel;
                 (format!("{k0}x{k1}x{k2}"), rulebook.to_string())
             }
-            StepKind::Add { .. } | StepKind::Relu { .. } => ("-".into(), "-".into()),
+            StepKind::Add { .. } | StepKind::Relu { .. } | StepKind::Merge { .. } => {
+                ("-".into(), "-".into())
+            }
         };
         let num_parameters = match &operation.operator {
             Operator::Convolution(convolution) => {

@@ -1,4 +1,5 @@
-//! Networks of sparse convolutions: from the features of voxels to a dense map.
+//! Networks of sparse convolutions: from the features of voxels to a dense map, or to outputs
+//! on the sites of a plane (VoxelNeXt).
 //!
 //! The networks are layers of our own with weights from ONNX files, whose nodes
 //! no general engine knows. Two dialects are read into the same list of
@@ -20,6 +21,7 @@ mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod listing;
+mod merging;
 mod node;
 mod operation;
 mod plan;
@@ -32,7 +34,8 @@ pub use cpu::{CpuEncoder, EncoderCounts};
 #[cfg(feature = "cuda")]
 pub use cuda::CudaEncoder;
 pub use operation::{
-    Convolution, GridAxes, Level, Operation, Operator, Origin, SparseNetwork, SparseTensor, ToMap,
+    Convolution, GridAxes, Level, MergedLevels, Operation, Operator, Origin, SiteOutput,
+    SparseNetwork, SparseTensor, ToMap,
 };
 pub use plan::{Memory, Plan, PlannedRulebook, Step, StepKind};
 

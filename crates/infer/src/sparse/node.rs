@@ -192,3 +192,57 @@ pub(super) fn output<'a>(node: &Node<'a>) -> Result<&'a str> {
         _ => refuse(format!("{node}: {} outputs; one is expected", node.outputs.len())),
     }
 }
+
+/// Refuses an attribute unless it has these dimensions.
+pub(super) fn expect_dims(
+    attributes: &mut Attributes<'_, '_>,
+    name: &str,
+    expected: &[i64],
+) -> Result<()> {
+    match attributes.ints(name)? {
+        dims if dims == expected => Ok(()),
+        dims => attributes.refuse(name, &format!("is {dims:?}; {expected:?} is expected")),
+    }
+}
+
+/// Sizes of the traced example, [sites, channels]: only the channels count.
+pub(super) fn check_example(
+    attributes: &mut Attributes<'_, '_>,
+    name: &str,
+    channels: usize,
+) -> Result<()> {
+    match attributes.ints(name)? {
+        &[sites, found] if sites >= 0 && found == channels as i64 => Ok(()),
+        found => attributes.refuse(name, &format!("is {found:?}; [sites, {channels}] is expected")),
+    }
+}
+
+/// Sizes by which NVIDIA's runtime allocates and launches.
+pub(super) fn check_hint(attributes: &mut Attributes<'_, '_>, name: &str) -> Result<()> {
+    match attributes.optional_int(name)? {
+        None | Some(1..) => Ok(()),
+        Some(value) => attributes.refuse(name, &format!("is {value}; it has to be positive")),
+    }
+}
+
+/// Refuses int8. Files that were calibrated for it and exported for fp16 hold
+/// ranges that have no effect.
+pub(super) fn check_precision(attributes: &mut Attributes<'_, '_>, ranges: &[&str]) -> Result<()> {
+    let mut is_fp16 = false;
+    for name in ["precision", "output_precision"] {
+        match attributes.optional_text(name)? {
+            None => {}
+            Some("fp16") => is_fp16 = true,
+            Some(other) => {
+                return attributes.refuse(name, &format!("must be fp16, found {other}"));
+            }
+        }
+    }
+    let present = ranges
+        .iter()
+        .fold(None, |found, range| if attributes.is_present(range) { Some(range) } else { found });
+    match present {
+        Some(range) if !is_fp16 => attributes.refuse(range, "is of int8, which is not supported"),
+        _ => Ok(()),
+    }
+}

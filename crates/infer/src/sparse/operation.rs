@@ -11,9 +11,11 @@
 
 use std::sync::Arc;
 
-use det_post_ops::sparse::rulebook::{Geometry, Mode};
+use det_post_ops::sparse::merge::MAX_SOURCES;
+use det_post_ops::sparse::rulebook::{Geometry, Mode, Scaled};
+use det_post_types::{Dim, ElementType, TensorSpec};
 
-/// A network from the features of voxels to a dense map.
+/// A network from the features of voxels to a dense map, or to features of sites on a plane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SparseNetwork {
     /// What the axes of the grid are.
@@ -25,9 +27,25 @@ pub struct SparseNetwork {
     /// The operations in an order in which every input is written before it is
     /// read.
     pub operations: Vec<Operation>,
-    /// The last step: the dense map.
+    /// The last step: the dense map. Of a network that ends on sites: its first output, whose map
+    /// is not made.
     pub map: ToMap,
+    /// Of a network that ends on sites its outputs, all of one level, which is a plane of rows
+    /// and columns. None: the network ends in the map.
+    pub site_outputs: Vec<SiteOutput>,
 }
+
+/// A tensor that is an output of a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteOutput {
+    /// Its name in the file.
+    pub name: String,
+    /// Index of the tensor.
+    pub tensor: usize,
+}
+
+/// Levels that are merged, in the order of their sums, each with its scale.
+pub type MergedLevels = [Option<Scaled<usize>>; MAX_SOURCES];
 
 /// A set of sites (active cells) of a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +75,11 @@ pub enum Origin {
         /// The convolution that leads to this level.
         geometry: Geometry,
     },
+    /// Cells of a plane that are under sites of levels.
+    Merged {
+        /// The finer levels.
+        from: MergedLevels,
+    },
 }
 
 /// The level and width of a tensor.
@@ -77,6 +100,19 @@ pub struct Operation {
     pub operator: Operator,
     /// Index of the tensor that it writes.
     pub output: usize,
+}
+
+/// The levels that are merged among `levels`, with their number; those beyond repeat the first.
+pub(super) fn merged<'a, S>(
+    from: &MergedLevels,
+    levels: &'a [S],
+) -> ([Scaled<&'a S>; MAX_SOURCES], usize) {
+    let at = |place: usize| {
+        // A merged level has at least one source.
+        let source = from[place].or(from[0]).unwrap_or(Scaled { level: 0, scale: 1 });
+        Scaled { level: &levels[source.level], scale: source.scale }
+    };
+    (std::array::from_fn(at), from.iter().flatten().count())
 }
 
 /// What an operation computes.
@@ -101,6 +137,11 @@ pub enum Operator {
         input: usize,
         /// Kernel, stride, padding, dilation.
         geometry: Geometry,
+    },
+    /// The sums of the features above each site of a merged level.
+    Merge {
+        /// Indices of the tensors, in the order of the levels.
+        inputs: [Option<usize>; MAX_SOURCES],
     },
 }
 
@@ -178,6 +219,27 @@ impl SparseNetwork {
         self.tensors[0].channels
     }
 
+    /// The tensors that its last steps read or give.
+    pub fn ends(&self) -> impl Iterator<Item = usize> {
+        let outputs = self.site_outputs.iter().map(|output| output.tensor);
+        std::iter::once(self.map.input).chain(outputs)
+    }
+
+    /// The outputs on sites as tensors `[sites, channels]`; none of a network that ends in a map.
+    pub fn site_specs(&self) -> Vec<TensorSpec> {
+        let spec = |output: &SiteOutput| TensorSpec {
+            name: output.name.clone(),
+            element: Some(ElementType::F32),
+            shape: Some(vec![Dim::Dynamic, Dim::Fixed(self.tensors[output.tensor].channels)]),
+        };
+        self.site_outputs.iter().map(spec).collect()
+    }
+
+    /// Index of the level of the map, or of the outputs on sites.
+    pub fn last_level(&self) -> usize {
+        self.tensors[self.map.input].level
+    }
+
     /// Shape of the map: [1, channels · depth, rows, columns].
     pub fn map_shape(&self) -> [usize; 4] {
         let SparseTensor { level, channels } = self.tensors[self.map.input];
@@ -208,13 +270,14 @@ impl SparseNetwork {
 impl Operator {
     /// Indices of the tensors that it reads.
     pub fn inputs(&self) -> impl Iterator<Item = usize> {
-        let [first, second] = match *self {
+        let inputs = match *self {
             Self::Convolution(Convolution { input, .. })
             | Self::Relu { input }
-            | Self::MaxPool { input, .. } => [Some(input), None],
-            Self::Add { inputs: [a, b] } => [Some(a), Some(b)],
+            | Self::MaxPool { input, .. } => [Some(input), None, None],
+            Self::Add { inputs: [a, b] } => [Some(a), Some(b), None],
+            Self::Merge { inputs } => inputs,
         };
-        first.into_iter().chain(second)
+        inputs.into_iter().flatten()
     }
 }
 

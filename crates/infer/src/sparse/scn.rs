@@ -8,17 +8,19 @@
 //! meaning, as in spconv.
 //!
 //! Beyond what the exporters write, constants may be f32, the bias may be
-//! absent, and nodes may have the domain `det_post`.
+//! absent, and nodes may have the domain `det_post`. `MergeSites` merges levels on a plane, and
+//! a graph may end on sites: all its outputs are features [sites, channels] then.
 
 use std::collections::HashMap;
 
 use super::builder::{NetworkBuilder, Weights};
 use super::constants::{Constants, WeightSizes};
-use super::node::{self, Attributes};
-use super::operation::{GridAxes, SparseNetwork};
+use super::node::{self, Attributes, check_example, check_hint, check_precision, expect_dims};
+use super::operation::{GridAxes, SiteOutput, SparseNetwork};
 use super::refuse;
 use crate::onnx::{DataType, Model, Node, ValueInfo};
-use det_post_ops::sparse::rulebook::Geometry;
+use det_post_ops::sparse::merge::MAX_SOURCES;
+use det_post_ops::sparse::rulebook::{Geometry, Scaled};
 use det_post_types::Result;
 
 const DOMAINS: [&str; 3] = ["", "ai.onnx", "det_post"];
@@ -29,9 +31,8 @@ const DOMAINS: [&str; 3] = ["", "ai.onnx", "det_post"];
 /// `Model` as [`super::parse`].
 pub(super) fn read(model: &Model<'_>) -> Result<SparseNetwork> {
     let graph = &model.graph;
-    let ([input], [output]) = (&graph.inputs[..], &graph.outputs[..]) else {
-        let (inputs, outputs) = (graph.inputs.len(), graph.outputs.len());
-        return refuse(format!("{inputs} inputs and {outputs} outputs; one of each is expected"));
+    let [input] = &graph.inputs[..] else {
+        return refuse(format!("{} inputs; one is expected", graph.inputs.len()));
     };
     let mut reader = Reader {
         builder: NetworkBuilder::new(input_grid(model)?, input_channels(input)?)?,
@@ -44,6 +45,22 @@ pub(super) fn read(model: &Model<'_>) -> Result<SparseNetwork> {
         reader.values.insert(node::output(node)?, value);
     }
     let Reader { builder, values, .. } = reader;
+    let is_on_sites = |output: &ValueInfo<'_>| match values.get(output.name) {
+        Some(&Value::Sparse(tensor)) => Some(SiteOutput { name: output.name.to_owned(), tensor }),
+        _ => None,
+    };
+    if let Some(outputs) = graph.outputs.iter().map(is_on_sites).collect::<Option<Vec<_>>>() {
+        for (output, SiteOutput { tensor, .. }) in graph.outputs.iter().zip(&outputs) {
+            check_rows(output, builder.channels_of(*tensor))?;
+        }
+        return builder.finish_on_sites(outputs);
+    }
+    let [output] = &graph.outputs[..] else {
+        let num = graph.outputs.len();
+        return refuse(format!(
+            "{num} outputs, not all of them on sites; a map has to be the only one"
+        ));
+    };
     let Some(&Value::Map { tensor, axes, map_axes }) = values.get(output.name) else {
         return refuse(format!("output {} is not written by a Reshape", output.name));
     };
@@ -81,6 +98,7 @@ impl<'a> Reader<'_, 'a> {
             "SparseConvolution" => self.convolution(node),
             "Add" | "QuantAdd" => self.add(node),
             "Relu" => self.relu(node),
+            "MergeSites" => self.merge_sites(node),
             "ScatterDense" => self.scatter_dense(node),
             "Transpose" => self.transpose(node),
             "Reshape" => self.reshape(node),
@@ -235,6 +253,27 @@ impl<'a> Reader<'_, 'a> {
         Ok(Value::Sparse(self.builder.relu(node.name(), input)?))
     }
 
+    fn merge_sites(&mut self, node: &Node<'a>) -> Result<Value> {
+        let ([first], others) = node::inputs(node, MAX_SOURCES - 1)?;
+        let mut attributes = Attributes::of(node);
+        let scales = attributes.ints("scales")?;
+        let shape = attributes.per_axis("output_spatial_shape")?;
+        if scales.len() != others.len() + 1 {
+            let expected = format!("is {scales:?}; one for each of {} inputs", others.len() + 1);
+            return attributes.refuse("scales", &expected);
+        }
+        let mut inputs = Vec::new();
+        for (&input, &scale) in [first].iter().chain(others).zip(scales) {
+            let level = self.sparse(node, input)?;
+            match u32::try_from(scale) {
+                Ok(scale) => inputs.push(Scaled { level, scale }),
+                Err(_) => return attributes.refuse("scales", &format!("has a scale of {scale}")),
+            }
+        }
+        attributes.finish()?;
+        Ok(Value::Sparse(self.builder.merge(node.name(), &inputs, shape)?))
+    }
+
     fn scatter_dense(&mut self, node: &Node<'a>) -> Result<Value> {
         let ([input], _) = node::inputs(node, 0)?;
         let tensor = self.sparse(node, input)?;
@@ -336,6 +375,17 @@ fn input_channels(input: &ValueInfo<'_>) -> Result<usize> {
     }
 }
 
+/// Checks the form of an output on sites, where the file gives it: floats [sites, channels].
+fn check_rows(output: &ValueInfo<'_>, channels: usize) -> Result<()> {
+    match output.shape.as_deref() {
+        None => Ok(()),
+        Some(&[_, found]) if found.is_none_or(|found| found == channels as i64) => Ok(()),
+        Some(shape) => {
+            refuse(format!("output {} is {shape:?}; [sites, {channels}] is expected", output.name))
+        }
+    }
+}
+
 fn check_output(output: &ValueInfo<'_>, expected: [usize; 4]) -> Result<()> {
     let Some(shape) = &output.shape else { return Ok(()) };
     let fits = shape.len() == expected.len()
@@ -347,49 +397,4 @@ fn check_output(output: &ValueInfo<'_>, expected: [usize; 4]) -> Result<()> {
         return Ok(());
     }
     refuse(format!("output {} is {shape:?}; {expected:?} is expected", output.name))
-}
-
-fn expect_dims(attributes: &mut Attributes<'_, '_>, name: &str, expected: &[i64]) -> Result<()> {
-    match attributes.ints(name)? {
-        dims if dims == expected => Ok(()),
-        dims => attributes.refuse(name, &format!("is {dims:?}; {expected:?} is expected")),
-    }
-}
-
-/// Sizes of the traced example, [sites, channels]: only the channels count.
-fn check_example(attributes: &mut Attributes<'_, '_>, name: &str, channels: usize) -> Result<()> {
-    match attributes.ints(name)? {
-        &[sites, found] if sites >= 0 && found == channels as i64 => Ok(()),
-        found => attributes.refuse(name, &format!("is {found:?}; [sites, {channels}] is expected")),
-    }
-}
-
-/// Sizes by which NVIDIA's runtime allocates and launches.
-fn check_hint(attributes: &mut Attributes<'_, '_>, name: &str) -> Result<()> {
-    match attributes.optional_int(name)? {
-        None | Some(1..) => Ok(()),
-        Some(value) => attributes.refuse(name, &format!("is {value}; it has to be positive")),
-    }
-}
-
-/// Refuses int8. Files that were calibrated for it and exported for fp16 hold
-/// ranges that have no effect.
-fn check_precision(attributes: &mut Attributes<'_, '_>, ranges: &[&str]) -> Result<()> {
-    let mut is_fp16 = false;
-    for name in ["precision", "output_precision"] {
-        match attributes.optional_text(name)? {
-            None => {}
-            Some("fp16") => is_fp16 = true,
-            Some(other) => {
-                return attributes.refuse(name, &format!("must be fp16, found {other}"));
-            }
-        }
-    }
-    let present = ranges
-        .iter()
-        .fold(None, |found, range| if attributes.is_present(range) { Some(range) } else { found });
-    match present {
-        Some(range) if !is_fp16 => attributes.refuse(range, "is of int8, which is not supported"),
-        _ => Ok(()),
-    }
 }

@@ -16,5 +16,6 @@ mod mixed_precision;
 mod sparse4d;
 mod sparse4d_width;
 mod sparse_encoder;
+mod sparse_on_sites;
 mod staged;
 mod view_sample;

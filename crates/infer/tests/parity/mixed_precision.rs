@@ -2,7 +2,7 @@
 //! them, readers and writers of both; and what a study says.
 
 use det_post_infer::Engine;
-use det_post_infer::dense::{DenseEngine, Precisions};
+use det_post_infer::dense::{DenseEngine, PlanOptions};
 use det_post_infer::device::{DeviceEngine, fixed_shape};
 use det_post_ops::device::cuda::{DeviceValues, Stream};
 use det_post_testing::gpu;
@@ -10,8 +10,10 @@ use det_post_testing::onnx::Graph;
 use det_post_testing::precision_networks::{cases, overflowing};
 use det_post_testing::random::Random;
 use det_post_types::{
-    EngineKind, EngineOptions, GpuEngineOptions, LayerStudy, Tensor, TensorValues, TensorView,
+    EngineKind, EngineOptions, GpuEngineOptions, LayerStudy, MapLayout, Tensor, TensorValues,
+    TensorView,
 };
+use half::f16;
 
 /// Relative error (L2) between the devices in 16-bit floats; with 32-bit floats throughout 1e-5.
 const BOUND: f64 = 4e-3;
@@ -41,7 +43,7 @@ impl Case {
     fn on_cpu(&self, options: &EngineOptions) -> Vec<f32> {
         let path = self.folder.path().join("network.onnx");
         let mut engine =
-            DenseEngine::load(&path, Precisions::from(&options.gpu), &fixed_shape).unwrap();
+            DenseEngine::load(&path, PlanOptions::from(&options.gpu), &fixed_shape).unwrap();
         let shape = engine.network().input_shapes[0].clone();
         let values = noise(shape.iter().product());
         engine.run(&[TensorView::new(&shape, TensorValues::F32(&values)).unwrap()]).unwrap();
@@ -56,11 +58,19 @@ impl Case {
         let path = self.folder.path().join("network.onnx");
         let mut engine = DeviceEngine::load(&path, options, stream, fixed_shape).unwrap();
         let mut outputs = [0, 1].map(|_| {
+            let layout = engine.input_layout(0);
             let input = engine.input(0).unwrap();
-            let num = input.shape().iter().product();
+            let mut values = noise(input.shape().iter().product());
+            if layout == MapLayout::ChannelsLast {
+                values = with_channels_last(&values, input.shape());
+            }
             match input.values_mut() {
-                DeviceValues::F32(to) => to.write(&noise(num)).unwrap(),
-                _ => panic!("an input of other than f32"),
+                DeviceValues::F32(to) => to.write(&values).unwrap(),
+                DeviceValues::F16(to) => {
+                    let halves: Vec<f16> = values.into_iter().map(f16::from_f32).collect();
+                    to.write(&halves).unwrap();
+                }
+                DeviceValues::I8(_) => panic!("an input of i8"),
             }
             engine.enqueue().unwrap();
             stream.synchronize().unwrap();
@@ -73,6 +83,17 @@ impl Case {
         assert_eq!(bits(&outputs[0]), bits(&outputs[1]));
         std::mem::take(&mut outputs[0])
     }
+}
+
+/// Planes in the order of `[N, H, W, C]`.
+fn with_channels_last(planes: &[f32], shape: &[usize]) -> Vec<f32> {
+    let &[n, h, w, c] = shape else { panic!("{shape:?} is no map") };
+    let plane =
+        |image: usize, pixel: usize, channel: usize| planes[(image * c + channel) * h * w + pixel];
+    let pixels = (0..n).flat_map(|image| (0..h * w).map(move |pixel| (image, pixel)));
+    pixels
+        .flat_map(|(image, pixel)| (0..c).map(move |channel| plane(image, pixel, channel)))
+        .collect()
 }
 
 fn relative(found: &[f32], expected: &[f32]) -> f64 {
@@ -97,6 +118,27 @@ fn mixed_precision_agrees_with_the_cpu() {
             assert!(error <= if tf32 { BOUND } else { 1e-5 }, "{name}, f16 {tf32}: {error:e}");
         }
     }
+}
+
+#[test]
+fn inputs_with_channels_last_change_no_byte() {
+    let Some(device) = gpu() else { return };
+    let stream = device.stream().unwrap();
+    let mut num_channels_last = 0;
+    for (name, graph, keep) in cases() {
+        let case = Case::new(&graph);
+        for tf32 in [true, false] {
+            let planar = options(tf32, &keep, None);
+            let mut last = planar.clone();
+            last.gpu.channels_last_inputs = true;
+            let path = case.folder.path().join("network.onnx");
+            let engine = DeviceEngine::load(&path, &last, &stream, fixed_shape).unwrap();
+            num_channels_last += usize::from(engine.input_layout(0) == MapLayout::ChannelsLast);
+            let [found, expected] = [&last, &planar].map(|of| case.on_gpu(of, &stream));
+            assert!(found == expected, "{name}, f16 {tf32}");
+        }
+    }
+    assert!(num_channels_last >= 2, "{num_channels_last} inputs have their channels last");
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Sigmoid and exponential with the same result on every platform, score thresholds in
+//! Sigmoid, exponential and power with the same result on every platform, score thresholds in
 //! logit space, and the class of the greatest logit.
 //!
-//! Both functions are computed in f64 and rounded once to f32. The f64 exponentials
+//! The functions are computed in f64 and rounded once to f32. The f64 exponentials
 //! of common libraries are accurate enough that the rounded f32 is the same
 //! everywhere, except for about one argument in 2^28, whose exact result is within
 //! the f64 error of the midpoint between two f32. They are meant for the few rows
@@ -19,6 +19,12 @@ pub fn sigmoid(logit: f32) -> f32 {
 #[inline]
 pub fn exp(value: f32) -> f32 {
     f64::from(value).exp() as f32
+}
+
+/// `value ^ exponent`. NaN stays NaN.
+#[inline]
+pub fn power(value: f32, exponent: f32) -> f32 {
+    f64::from(value).powf(f64::from(exponent)) as f32
 }
 
 /// The smallest logit whose [`sigmoid`] is at least `threshold`: for every logit,

@@ -9,6 +9,7 @@ pub mod mask;
 pub mod proposals;
 pub mod query;
 pub mod select;
+pub mod sites;
 pub mod streampetr;
 #[cfg(feature = "cuda")]
 pub(crate) mod thresholds;

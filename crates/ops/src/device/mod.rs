@@ -26,7 +26,7 @@ pub use payload::PayloadMemory;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use det_post_types::{DeviceChoice, Error, ErrorKind, Result};
+use det_post_types::{DeviceBytes, DeviceChoice, Error, ErrorKind, Result};
 
 /// The device of a channel.
 #[derive(Clone, Debug)]
@@ -105,6 +105,17 @@ impl Device {
                 DeviceChoice::Cuda(u32::try_from(device.ordinal()).unwrap_or(u32::MAX))
             }
         }
+    }
+
+    /// Copies bytes in the memory of a GPU to the host, and waits: for images that are drawn, not for frames.
+    ///
+    /// # Errors
+    /// `Argument` when the GPU is not open; `Device` when the copy fails.
+    pub fn download(bytes: DeviceBytes<'_>) -> Result<Vec<u8>> {
+        #[cfg(feature = "cuda")]
+        return cuda::CudaDevice::of_address(bytes.address())?.download(bytes);
+        #[cfg(not(feature = "cuda"))]
+        Err(bytes.refused("device"))
     }
 
     #[cfg(feature = "cuda")]

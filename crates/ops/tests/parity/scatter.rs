@@ -6,7 +6,7 @@ use det_post_ops::cloud::voxelize::cuda::{DeviceVoxels, Workspace};
 use det_post_ops::cloud::voxelize::{self, VoxelizeParams, Voxels, voxelize};
 use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, Graph};
 use det_post_ops::shared::DeviceCounters;
-use det_post_types::{ElementType, Points, Tensor};
+use det_post_types::{ElementType, MapLayout, Points, Tensor};
 
 use det_post_testing::clouds::{grid, uniform};
 use det_post_testing::random::Random;
@@ -17,6 +17,7 @@ struct Problem {
     params: VoxelizeParams,
     features: Tensor,
     to: ElementType,
+    layout: MapLayout,
 }
 
 impl Problem {
@@ -25,13 +26,18 @@ impl Problem {
         let mut voxels = Voxels::new(&self.params);
         voxelize(points, &self.params, &mut workspace, &mut voxels).unwrap();
         let mut map = Tensor::zeros(self.to, &self.shape()).unwrap();
-        scatter(&self.features.view(), &voxels, &self.params.grid, &mut map).unwrap();
+        let grid = &self.params.grid;
+        scatter(&self.features.view(), &voxels, grid, self.layout, &mut map).unwrap();
         map
     }
 
     fn shape(&self) -> [usize; 4] {
         let [nx, ny, _] = self.params.grid.grid_size().map(|n| n as usize);
-        [1, self.features.shape().iter().skip(1).product(), ny, nx]
+        let num_channels = self.features.shape().iter().skip(1).product();
+        match self.layout {
+            MapLayout::ChannelsLast => [1, ny, nx, num_channels],
+            _ => [1, num_channels, ny, nx],
+        }
     }
 
     fn check(&self, device: &CudaDevice) {
@@ -41,7 +47,7 @@ impl Problem {
         let mut points = DevicePoints::with_capacity(&stream, 3, capacity).unwrap();
         let mut group = Workspace::new(&stream, &self.params, capacity).unwrap();
         let mut voxels = DeviceVoxels::new(&stream, &self.params, capacity).unwrap();
-        let mut workspace = cuda::Workspace::new(&stream, &self.params.grid).unwrap();
+        let mut workspace = cuda::Workspace::new(&stream, &self.params.grid, self.layout).unwrap();
         let features = upload(&stream, &self.features);
         let mut map = DeviceTensor::zeros(&stream, self.to, &self.shape()).unwrap();
         let graph = Graph::capture(&stream, || {
@@ -75,7 +81,9 @@ impl Problem {
 fn shapes_and_elements_agree() {
     let Some(device) = det_post_testing::gpu() else { return };
     let mut random = Random::new(120);
-    for (voxel_size, num_channels) in [(0.5, 1), (0.5, 4), (0.5, 7), (0.31, 32), (0.05, 64)] {
+    for (voxel_size, num_channels) in
+        [(0.5, 1), (0.5, 4), (0.5, 7), (0.5, 8), (0.4, 24), (0.31, 32), (0.05, 64)]
+    {
         let params = VoxelizeParams {
             grid: grid(5.0, 1.0, [voxel_size, 1.3 * voxel_size, 2.0]),
             max_points_per_voxel: 2,
@@ -95,8 +103,12 @@ fn shapes_and_elements_agree() {
                 let num = shape.iter().product();
                 let values: Vec<f32> = (0..num).map(|_| random.range(-7e4, 7e4)).collect();
                 let features = tensor(from, &shape, &values);
-                let frames = frames.clone();
-                Problem { frames, params, features, to }.check(&device);
+                for layout in [MapLayout::Planar, MapLayout::ChannelsLast] {
+                    if layout == MapLayout::Planar || num_channels % 8 == 0 {
+                        let (frames, features) = (frames.clone(), features.clone());
+                        Problem { frames, params, features, to, layout }.check(&device);
+                    }
+                }
             }
         }
     }
@@ -107,11 +119,13 @@ fn what_does_not_fit_is_refused() {
     let Some(device) = det_post_testing::gpu() else { return };
     let stream = device.stream().unwrap();
     let high = grid(5.0, 1.0, [0.5, 0.5, 1.0]);
-    assert!(cuda::Workspace::new(&stream, &high).is_err());
+    let planar = MapLayout::Planar;
+    assert!(cuda::Workspace::new(&stream, &high, planar).is_err());
     let flat = grid(5.0, 1.0, [0.5, 0.5, 2.0]);
     let params = VoxelizeParams { grid: flat, max_points_per_voxel: 2, voxel_capacity: 100 };
     let voxels = DeviceVoxels::new(&stream, &params, 100).unwrap();
-    let mut workspace = cuda::Workspace::new(&stream, &flat).unwrap();
+    assert!(cuda::Workspace::new(&stream, &flat, MapLayout::Blocks32).is_err());
+    let mut workspace = cuda::Workspace::new(&stream, &flat, planar).unwrap();
     let zeros = |shape: &[usize]| DeviceTensor::zeros(&stream, ElementType::F32, shape).unwrap();
     let mut map = zeros(&[1, 8, 20, 20]);
     for shape in [&[99, 8][..], &[100, 9], &[100, 2, 4], &[100, 8, 1, 1], &[100, 0]] {
@@ -119,4 +133,11 @@ fn what_does_not_fit_is_refused() {
     }
     assert!(workspace.enqueue(&zeros(&[100, 8]), &voxels, &mut zeros(&[1, 8, 20, 21])).is_err());
     assert!(workspace.enqueue(&zeros(&[100, 8]), &voxels, &mut map).is_ok());
+    let mut workspace = cuda::Workspace::new(&stream, &flat, MapLayout::ChannelsLast).unwrap();
+    assert!(workspace.enqueue(&zeros(&[100, 8]), &voxels, &mut map).is_err());
+    assert!(
+        workspace.enqueue(&zeros(&[100, 12]), &voxels, &mut zeros(&[1, 20, 20, 12])).is_err(),
+        "12 is no multiple of 8"
+    );
+    assert!(workspace.enqueue(&zeros(&[100, 8]), &voxels, &mut zeros(&[1, 20, 20, 8])).is_ok());
 }

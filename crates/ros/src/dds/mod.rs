@@ -39,7 +39,7 @@ pub use environment::{DdsSettings, DiscoveryRange};
 
 use crate::middleware::{
     Handler, InputKind, MessageBuffers, Middleware, MiddlewareOptions, Publisher, Qos, Receiver,
-    ServiceKind, Subscription, Switch, Watcher, switch_handler,
+    ServiceKind, Subscription, Watcher,
 };
 use det_post_types::Result;
 use error::error;
@@ -142,11 +142,9 @@ impl Middleware for DdsMiddleware {
         Ok(())
     }
 
-    fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()> {
-        let name = self.resolve_service(name);
-        let named = std::iter::once((ServiceKind::SetSwitch, name));
-        let handler = Arc::new(switch_handler(set));
-        service::start(&self.graph, &mut self.threads, "dds switch", named, &handler)
+    fn serve_named(&mut self, kind: ServiceKind, name: &str, handler: Handler) -> Result<()> {
+        let named = std::iter::once((kind, self.resolve_service(name)));
+        service::start(&self.graph, &mut self.threads, "dds named", named, &Arc::new(handler))
     }
 
     fn watch(&mut self, watcher: Watcher) {

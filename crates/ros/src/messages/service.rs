@@ -1,6 +1,6 @@
 //! The requests and responses of the services that every ROS node or managed
 //! node has: those of `rcl_interfaces`, `lifecycle_msgs` and
-//! `type_description_interfaces`; and `std_srvs/SetBool`.
+//! `type_description_interfaces`; `std_srvs/SetBool`, and `yolo_msgs/SetClasses` of 4.x.
 //!
 //! What precedes them on the wire is up to the middleware.
 
@@ -47,6 +47,7 @@ pub fn read_request(kind: ServiceKind, reader: &mut Reader<'_>) -> Result<Reques
             Request::GetTypeDescription { type_hash, with_sources: reader.bool()? }
         }
         ServiceKind::SetSwitch => Request::SetSwitch(reader.bool()?),
+        ServiceKind::SetClasses => Request::SetClasses(Field::read(reader)?),
     })
 }
 
@@ -148,6 +149,8 @@ pub fn write_response(response: &Response, writer: &mut Writer<'_>) {
         Response::LoggerLevels(levels) => levels.write(writer),
         Response::Transitions(transitions) => writer.sequence(transitions, write_transition),
         Response::TypeDescription(described) => write_type_description(writer, described),
+        // IDL has no empty structures.
+        Response::Nothing => writer.u8(0),
     }
 }
 
@@ -272,6 +275,7 @@ mod tests {
             Request::SetLoggerLevels(vec![LoggerLevel { name: "front.eyes".into(), level: 10 }]),
             Request::GetTypeDescription { type_hash: "RIHS01_00".into(), with_sources: true },
             Request::SetSwitch(true),
+            Request::SetClasses(texts()),
         ];
         all.map(|sent| (request(sent.kind(), |writer| write(&sent, writer)), sent)).into()
     }
@@ -285,7 +289,8 @@ mod tests {
             Request::GetParameters(names)
             | Request::GetParameterTypes(names)
             | Request::DescribeParameters(names)
-            | Request::GetLoggerLevels(names) => names.write(writer),
+            | Request::GetLoggerLevels(names)
+            | Request::SetClasses(names) => names.write(writer),
             Request::SetSwitch(on) => writer.bool(*on),
             Request::SetLoggerLevels(levels) => levels.write(writer),
             Request::SetParameters(parameters) | Request::SetParametersAtomically(parameters) => {

@@ -19,9 +19,7 @@ mod stamp_gaps;
 mod watchers;
 
 pub use received::{InputKind, Received, deliver};
-#[cfg(any(feature = "dds", feature = "ros2"))]
-pub(crate) use service::switch_handler;
-pub use service::{DescribedType, Request, Response, ServiceKind, Switch};
+pub use service::{DescribedType, Request, Response, ServiceKind};
 pub use stamp_gaps::StampGaps;
 #[cfg(any(feature = "dds", feature = "ros2"))]
 pub(crate) use watchers::Watchers;
@@ -102,11 +100,12 @@ pub trait Middleware: Send {
     /// `Middleware` when the graph refuses, or services are served already.
     fn serve(&mut self, handler: Handler) -> Result<()>;
 
-    /// Serves `std_srvs/SetBool` under `name` for as long as the middleware is open.
+    /// Serves a service that no node has by itself under `name` for as long as the middleware is
+    /// open.
     ///
     /// # Errors
     /// `Middleware` when the graph refuses, or the type is not known to the middleware.
-    fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()>;
+    fn serve_named(&mut self, kind: ServiceKind, name: &str, handler: Handler) -> Result<()>;
 
     /// Reports later events of the graph to `watcher`, from any thread.
     fn watch(&mut self, watcher: Watcher);

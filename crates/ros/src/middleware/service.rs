@@ -7,7 +7,7 @@ use crate::{
 use det_post_types::named;
 
 named! {
-    /// The services of a node, and that of a switch.
+    /// The services of every node, and those that have separate names.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum ServiceKind {
         /// `list_parameters`.
@@ -40,6 +40,8 @@ named! {
         GetTypeDescription => "get_type_description",
         /// A switch, which has a separate name.
         SetSwitch => "set_switch",
+        /// The classes that a network finds, which have a separate name.
+        SetClasses => "set_classes",
     }
     /// Its name relative to the node: the service is `~/NAME`.
     pub fn name;
@@ -48,7 +50,8 @@ named! {
 impl ServiceKind {
     /// The services of every node.
     pub fn of_nodes() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(|kind| *kind != Self::SetSwitch)
+        let has_separate_name = |kind: &Self| matches!(kind, Self::SetSwitch | Self::SetClasses);
+        Self::ALL.into_iter().filter(move |kind| !has_separate_name(kind))
     }
 
     /// The ROS type.
@@ -70,6 +73,7 @@ impl ServiceKind {
             Self::SetLoggerLevels => "rcl_interfaces/srv/SetLoggerLevels",
             Self::GetTypeDescription => "type_description_interfaces/srv/GetTypeDescription",
             Self::SetSwitch => "std_srvs/srv/SetBool",
+            Self::SetClasses => "yolo_msgs/srv/SetClasses",
         }
     }
 }
@@ -123,6 +127,8 @@ pub enum Request {
     },
     /// Turns a switch on or off.
     SetSwitch(bool),
+    /// Sets the names of the classes that are found.
+    SetClasses(Vec<String>),
 }
 
 impl Request {
@@ -144,6 +150,7 @@ impl Request {
             Self::SetLoggerLevels(_) => ServiceKind::SetLoggerLevels,
             Self::GetTypeDescription { .. } => ServiceKind::GetTypeDescription,
             Self::SetSwitch(_) => ServiceKind::SetSwitch,
+            Self::SetClasses(_) => ServiceKind::SetClasses,
         }
     }
 }
@@ -183,6 +190,8 @@ pub enum Response {
     LoggerLevels(Vec<LoggerLevel>),
     /// To `GetTypeDescription`: the type, or why it is not described.
     TypeDescription(Result<DescribedType, String>),
+    /// To `SetClasses`, whose response has no fields.
+    Nothing,
 }
 
 /// The description of a type.
@@ -192,16 +201,4 @@ pub struct DescribedType {
     pub description: TypeDescription,
     /// Their definitions; none unless they were requested.
     pub sources: Vec<TypeSource>,
-}
-
-/// Turns a switch on or off; the result is sent to the client.
-pub type Switch = Box<dyn Fn(bool) -> SetResult + Send + Sync>;
-
-/// The handler of the service of a switch.
-#[cfg(any(feature = "dds", feature = "ros2"))]
-pub(crate) fn switch_handler(set: Switch) -> super::Handler {
-    Box::new(move |request| match request {
-        Request::SetSwitch(on) => Response::SetResult(set(on)),
-        other => Response::SetResult(Err(format!("{:?} is no switch", other.kind()))),
-    })
 }

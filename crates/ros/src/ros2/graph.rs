@@ -20,7 +20,7 @@ use super::services::{Responder, serve_all};
 use crate::NodeName;
 use crate::middleware::{
     Durability, Handler, InputKind, MiddlewareEvent, Qos, Received, Receiver, Reliability,
-    StampGaps, Watchers, deliver,
+    ServiceKind, StampGaps, Watchers, deliver,
 };
 use det_post_types::Result;
 
@@ -208,13 +208,20 @@ impl Graph {
         })
     }
 
-    /// Topics of a type that have a publisher, in order.
+    /// Topics of a type that other nodes publish, in order.
     pub(super) fn published_topics(&self, type_name: &str) -> Result<Vec<String>> {
         let topics = self.node.get_topic_names_and_types();
         let topics = topics.map_err(|cause| error("cannot list the topics").with_source(cause))?;
+        let own = (self.node.namespace(), self.node.name());
+        let is_of_another = |publisher: &r2r::TopicEndpointInfo| match &own {
+            (Ok(namespace), Ok(name)) => {
+                publisher.node_namespace != *namespace || publisher.node_name != *name
+            }
+            _ => true,
+        };
         let is_published = |topic: &String| {
             let publishers = self.node.get_publishers_info_by_topic(topic, false);
-            publishers.is_ok_and(|publishers| !publishers.is_empty())
+            publishers.is_ok_and(|publishers| publishers.iter().any(is_of_another))
         };
         let of_type =
             topics.into_iter().filter(|(_, types)| types.iter().any(|of| of == type_name));
@@ -239,23 +246,34 @@ impl Graph {
         Ok(())
     }
 
-    /// Serves `std_srvs/SetBool` under a name.
-    #[cfg(std_srvs)]
-    pub(super) fn serve_switch(&mut self, name: &str, handler: Handler) -> Result<()> {
+    /// Serves a service under a name.
+    #[allow(unreachable_code, reason = "r2r has the types of installed packages only")]
+    pub(super) fn serve_named(
+        &mut self,
+        kind: ServiceKind,
+        name: &str,
+        handler: Handler,
+    ) -> Result<()> {
         let responder = Responder::new(handler, self.watchers.clone());
-        super::switch::serve(&mut self.node, &self.tasks, &responder, name)
-            .map_err(|cause| error(format!("cannot serve {name}")).with_source(cause))?;
+        let served: r2r::Result<()> = match kind {
+            #[cfg(std_srvs)]
+            ServiceKind::SetSwitch => {
+                super::named_services::serve_switch(&mut self.node, &self.tasks, &responder, name)
+            }
+            #[cfg(yolo_msgs)]
+            ServiceKind::SetClasses => {
+                super::named_services::serve_classes(&mut self.node, &self.tasks, &responder, name)
+            }
+            _ => {
+                let package = kind.type_name().split('/').next().unwrap_or_default();
+                return Err(error(format!(
+                    "cannot serve {name}: {package} was not installed when det_post was built"
+                )));
+            }
+        };
+        served.map_err(|cause| error(format!("cannot serve {name}")).with_source(cause))?;
         self.responders.push(responder);
         Ok(())
-    }
-
-    /// Refuses: r2r has no such type.
-    #[cfg(not(std_srvs))]
-    #[expect(clippy::unused_self, reason = "nothing is served")]
-    pub(super) fn serve_switch(&mut self, name: &str, _: Handler) -> Result<()> {
-        Err(error(format!(
-            "cannot serve {name}: std_srvs was not installed when det_post was built"
-        )))
     }
 
     /// Counts the publishers of each input and reports changes.

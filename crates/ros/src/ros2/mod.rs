@@ -27,12 +27,12 @@ mod error;
 mod graph;
 #[cfg(iron_services)]
 mod iron_services;
+#[cfg(any(std_srvs, yolo_msgs))]
+mod named_services;
 mod parameters;
 #[expect(unsafe_code, reason = "a function of rcl that r2r does not bind")]
 mod rosout;
 mod services;
-#[cfg(std_srvs)]
-mod switch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,8 +44,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::middleware::{
-    Handler, InputKind, Middleware, MiddlewareOptions, Publisher, Qos, Receiver, Subscription,
-    Switch, Watcher, Watchers, switch_handler,
+    Handler, InputKind, Middleware, MiddlewareOptions, Publisher, Qos, Receiver, ServiceKind,
+    Subscription, Watcher, Watchers,
 };
 use super::socket_buffers;
 use det_post_types::Result;
@@ -179,9 +179,9 @@ impl Middleware for RosMiddleware {
         self.commands.run(move |graph| graph.serve(handler))
     }
 
-    fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()> {
+    fn serve_named(&mut self, kind: ServiceKind, name: &str, handler: Handler) -> Result<()> {
         let name = name.to_owned();
-        self.commands.run(move |graph| graph.serve_switch(&name, switch_handler(set)))
+        self.commands.run(move |graph| graph.serve_named(kind, &name, handler))
     }
 
     fn watch(&mut self, watcher: Watcher) {

@@ -105,7 +105,7 @@ impl TfBuffer {
     pub fn forget_after(&mut self, stamp: Stamp) {
         for edge in self.frames.edges_mut() {
             let Some(Edge { motion: Motion::Stamped(samples), .. }) = edge else { continue };
-            samples.truncate(samples.partition_point(|sample| sample.stamp <= stamp));
+            motion::forget_after(samples, stamp);
             if samples.is_empty() {
                 *edge = None;
             }
@@ -183,7 +183,7 @@ impl TfBuffer {
         self.make_room([parent, child])?;
 
         let [parent, child] = [self.frames.update(parent), self.frames.update(child)];
-        let sample = Sample { stamp, parent_from_child };
+        let sample = Sample { stamp, parent_from_child, forgotten: None };
         let limits = self.limits;
         match self.frames.edge_mut(child) {
             Some(Edge { parent: known, motion: Motion::Stamped(samples) })

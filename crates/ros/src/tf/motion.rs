@@ -18,6 +18,8 @@ pub(super) enum Motion {
 pub(super) struct Sample {
     pub stamp: Stamp,
     pub parent_from_child: Isometry3<f64>,
+    /// The stamp of the sample after it, where that was forgotten.
+    pub forgotten: Option<Stamp>,
 }
 
 impl Motion {
@@ -32,7 +34,9 @@ impl Motion {
             Err(after) => after,
         };
         let (before, after) = (samples.get(after.checked_sub(1)?)?, samples.get(after)?);
-        Some(interpolate(before, after, stamp))
+        // Samples at larger distances than before leave a hole.
+        let is_hole = before.forgotten.is_some_and(|forgotten| after.stamp > forgotten);
+        (!is_hole).then(|| interpolate(before, after, stamp))
     }
 
     pub fn interval(&self) -> String {
@@ -64,6 +68,17 @@ fn interpolate(before: &Sample, after: &Sample, stamp: Stamp) -> Isometry3<f64> 
         .try_slerp(&after.rotation, fraction, 0.0)
         .map_or(before.rotation, |rotation| UnitQuaternion::new_normalize(rotation.into_inner()));
     Isometry3::from_parts(translation.into(), rotation)
+}
+
+/// Removes the samples later than `stamp`. There is no pose between the last one that stays and later ones, unless they
+/// are as close as those that were removed.
+pub(super) fn forget_after(samples: &mut VecDeque<Sample>, stamp: Stamp) {
+    let num_kept = samples.partition_point(|sample| sample.stamp <= stamp);
+    let forgotten = samples.get(num_kept).map(|sample| sample.stamp);
+    samples.truncate(num_kept);
+    if let Some((last, forgotten)) = samples.back_mut().zip(forgotten) {
+        last.forgotten = Some(forgotten);
+    }
 }
 
 /// Inserts a sample and drops those outside `window`. Returns the number of others

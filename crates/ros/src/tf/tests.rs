@@ -350,3 +350,31 @@ fn samples_of_later_than_a_jump_are_forgotten() {
     buffer.insert("map", "base", at(9), pose, false).unwrap();
     assert!(buffer.lookup("map", "lidar", at(9)).is_ok());
 }
+
+#[test]
+fn no_pose_is_between_what_stays_and_what_comes_after_a_jump() {
+    let at = |seconds| Stamp::from_ros(seconds, 0);
+    let buffer_of = |later: &[i32]| {
+        let mut buffer = TfBuffer::default();
+        let insert = |buffer: &mut TfBuffer, seconds: i32| {
+            let pose = Isometry3::translation(f64::from(seconds), 0.0, 0.0);
+            buffer.insert("map", "base", at(seconds), pose, false).unwrap();
+        };
+        (10..16).for_each(|seconds| insert(&mut buffer, seconds));
+        buffer.forget_after(at(12));
+        later.iter().for_each(|&seconds| insert(&mut buffer, seconds));
+        buffer
+    };
+    let x = |buffer: &TfBuffer, nanos: i64| {
+        let pose = buffer.lookup("map", "base", Stamp::from_nanos(nanos));
+        pose.ok().map(|pose| pose.translation.x)
+    };
+    // One stamp was wrong: the transforms go on where they were.
+    let goes_on = buffer_of(&[16, 17]);
+    let found =
+        [11_500, 12_000, 12_500, 15_500, 16_000, 16_500].map(|ms| x(&goes_on, ms * 1_000_000));
+    assert_eq!(found, [Some(11.5), Some(12.0), None, None, Some(16.0), Some(16.5)]);
+    // The recording starts over: they come again.
+    let again = buffer_of(&[13, 14]);
+    assert_eq!([12_500, 13_500].map(|ms| x(&again, ms * 1_000_000)), [Some(12.5), Some(13.5)]);
+}

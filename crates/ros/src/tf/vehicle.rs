@@ -93,7 +93,7 @@ impl Vehicle {
         };
         moving_frame.clone_into(&mut self.moving_frame);
         let Motion::Stamped(samples) = &mut self.motion else { return Ok(0) };
-        let sample = Sample { stamp: header.stamp, parent_from_child: pose };
+        let sample = Sample { stamp: header.stamp, parent_from_child: pose, forgotten: None };
         Ok(insert_sample(samples, sample, window, max_samples))
     }
 
@@ -130,7 +130,7 @@ impl Vehicle {
     /// Removes the poses later than `stamp`.
     pub(super) fn forget_after(&mut self, stamp: Stamp) {
         if let Motion::Stamped(samples) = &mut self.motion {
-            samples.truncate(samples.partition_point(|sample| sample.stamp <= stamp));
+            motion::forget_after(samples, stamp);
         }
         self.velocity.take_if(|velocity| velocity.stamp > stamp);
     }

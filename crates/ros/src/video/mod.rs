@@ -1,4 +1,4 @@
-//! Video as images: H.264 in messages, decoded on the CPU.
+//! Video as images: H.264 in messages, decoded on the CPU or, by a [`PictureDecoder`], elsewhere.
 //!
 //! | message | named by | the topic of `image_transport` |
 //! |---|---|---|
@@ -38,7 +38,7 @@ use det_post_types::{Encoding, Error, ErrorKind, Header, Result, Size};
 use packet::Packet;
 use parameters::Color;
 use picture::Picture;
-use stream::{NextPicture, Stream};
+use stream::{CodedPicture, NextPicture, Stream};
 
 pub use packet::{VideoMessage, names_video};
 pub use stream::KeyFrame;
@@ -52,11 +52,33 @@ const BT_601: [u32; 3] = [2, 5, 6];
 pub struct VideoDecoder {
     stream: Stream,
     decoder: Decoder,
-    /// The NAL units of a picture.
-    units: Vec<u8>,
+    coded: CodedPicture,
     /// A message up to its pixels.
     prefix: Vec<u8>,
     has_warned: bool,
+}
+
+/// Decodes pictures into memory of another kind, such as a GPU's, in place of the CPU.
+pub trait PictureDecoder {
+    /// Decodes the NAL units of one picture, with start codes, which has this size. No picture waits: they come in the
+    /// order in which they are sent. The first one, and the first after [`Self::reset`], is a key frame with all
+    /// parameter sets.
+    ///
+    /// # Errors
+    /// `VideoCodec` when the picture is damaged; [`Self::reset`] follows. After any other error it decodes no more.
+    fn decode(&mut self, units: &[u8], size: Size) -> Result<()>;
+
+    /// Forgets all pictures.
+    fn reset(&mut self);
+}
+
+/// Where the picture of a packet is.
+#[derive(Clone, Copy, Debug)]
+pub enum Decoded<'a> {
+    /// In a message of `sensor_msgs/Image`.
+    Message,
+    /// With the [`PictureDecoder`]; the header of its message.
+    Elsewhere(Header<'a>),
 }
 
 impl VideoDecoder {
@@ -77,15 +99,34 @@ impl VideoDecoder {
         max_data_bytes: usize,
         memory: impl FnOnce(usize) -> &'m mut [u8],
     ) -> Result<()> {
-        let packet = self.packet(message, cdr, max_data_bytes)?;
-        let next = self.stream.take(packet.data, max_data_bytes, &mut self.units)?;
-        self.warn_of_colors(next.color, packet.header);
-        let Self { decoder, units, prefix, .. } = self;
-        let written = decoder.decode(units, |picture| {
+        self.decode_by(None, message, cdr, max_data_bytes, memory).map(drop)
+    }
+
+    /// As [`Self::decode`], with another decoder for the pictures, which has decoded those before since their key frame.
+    /// A key frame that it does not decode is decoded on the CPU; so is what follows, without the other decoder.
+    ///
+    /// # Errors
+    /// As [`Self::decode`], and those of the other decoder for a picture that is no key frame: the next one is awaited.
+    pub fn decode_by<'c, 'm>(
+        &mut self,
+        other: Option<&mut dyn PictureDecoder>,
+        message: VideoMessage,
+        cdr: &'c [u8],
+        max_data_bytes: usize,
+        memory: impl FnOnce(usize) -> &'m mut [u8],
+    ) -> Result<Decoded<'c>> {
+        let Packet { header, data } = self.packet(message, cdr, max_data_bytes)?;
+        let next = self.stream.take(data, max_data_bytes, &mut self.coded)?;
+        self.warn_of_colors(next.color, header);
+        if self.is_decoded_by(other, &next)? {
+            return Ok(Decoded::Elsewhere(header));
+        }
+        let Self { decoder, coded, prefix, .. } = self;
+        let written = decoder.decode(coded.without_reordering(), |picture| {
             check_size(picture, &next)?;
-            write(&packet.header, picture, prefix, memory)
+            write(&header, picture, prefix, memory)
         });
-        self.note(written)
+        self.note(written).map(|()| Decoded::Message)
     }
 
     /// As [`Self::decode`], to memory that grows.
@@ -99,21 +140,54 @@ impl VideoDecoder {
         max_data_bytes: usize,
         memory: &mut Vec<u8>,
     ) -> Result<()> {
-        self.decode(message, cdr, max_data_bytes, move |len| {
-            memory.resize(len, 0);
-            memory
-        })
+        self.decode(message, cdr, max_data_bytes, grown(memory))
     }
 
-    /// As [`Self::decode`], for a picture that is not needed itself.
+    /// As [`Self::decode_by`], for a picture that is not needed itself.
     ///
     /// # Errors
-    /// As [`Self::decode`].
-    pub fn skip(&mut self, message: VideoMessage, cdr: &[u8], max_data_bytes: usize) -> Result<()> {
+    /// As [`Self::decode_by`].
+    pub fn skip_by(
+        &mut self,
+        other: Option<&mut dyn PictureDecoder>,
+        message: VideoMessage,
+        cdr: &[u8],
+        max_data_bytes: usize,
+    ) -> Result<()> {
         let packet = self.packet(message, cdr, max_data_bytes)?;
-        let next = self.stream.take(packet.data, max_data_bytes, &mut self.units)?;
-        let decoded = self.decoder.decode(&self.units, |picture| check_size(picture, &next));
+        let next = self.stream.take(packet.data, max_data_bytes, &mut self.coded)?;
+        if self.is_decoded_by(other, &next)? {
+            return Ok(());
+        }
+        let units = self.coded.without_reordering();
+        let decoded = self.decoder.decode(units, |picture| check_size(picture, &next));
         self.note(decoded)
+    }
+
+    /// Whether another decoder decodes the picture that was taken; else the CPU does.
+    ///
+    /// # Errors
+    /// As [`Self::decode_by`].
+    fn is_decoded_by(
+        &mut self,
+        other: Option<&mut dyn PictureDecoder>,
+        next: &NextPicture,
+    ) -> Result<bool> {
+        let Some(other) = other else { return Ok(false) };
+        match other.decode(self.coded.units(), next.size) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::VideoCodec => {
+                other.reset();
+                self.stream.doubt_sets();
+                Err(error)
+            }
+            // It has all parameter sets.
+            Err(_) if next.is_key => Ok(false),
+            Err(error) => {
+                self.stream.wait_for_key_frame();
+                Err(error)
+            }
+        }
     }
 
     fn packet<'p>(
@@ -155,6 +229,14 @@ impl VideoDecoder {
                 header.frame_id
             );
         }
+    }
+}
+
+/// Memory that grows to what is asked for.
+pub fn grown<'m>(memory: &'m mut Vec<u8>) -> impl FnOnce(usize) -> &'m mut [u8] {
+    |len| {
+        memory.resize(len, 0);
+        memory
     }
 }
 

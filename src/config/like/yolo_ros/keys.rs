@@ -4,7 +4,7 @@ use crate::config::like::key::Key;
 use det_post_ros::yaml::Node;
 
 pub(super) const MODEL_TYPE: Key = Key::fixed(&["model_type"], "")
-    .note("YOLO, Detect, OBB, Pose, Segment or auto; others are refused");
+    .note("YOLO, Detect, OBB, Pose, Segment or auto; World and YOLOE with `vocabulary_path` and `classes`");
 pub(super) const MODEL: Key = Key::fixed(&["model", "model_path"], "`model_path`")
     .note("of a .pt the exported .onnx beside it; left out before 2026: yolov8m.pt");
 pub(super) const MODEL_REPO: Key = Key::fixed(&["model_repo"], "`model_path`")

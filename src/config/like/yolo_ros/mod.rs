@@ -135,6 +135,9 @@ fn topics(t: &mut Translation<'_>, names: &Names, is_newer: bool) {
         return;
     }
     t.default("enable_service", "enable");
+    if !is_newer && t.has("vocabulary_path") {
+        t.default("classes_service", "set_classes");
+    }
     t.topics(if is_newer { "image" } else { "image_raw" }, "detections");
     if let Some(given) = t.take(&keys::IMAGE_TOPIC) {
         t.convert(&given, &[("input", given.node.clone())], "");
@@ -162,7 +165,18 @@ fn task(t: &mut Translation<'_>, prefix: &str, network: Option<&Path>) {
     let has_keypoints = |name: &str| has(name, &["pose", "keypoint", "kpt"]);
     let has_masks = |name: &str| has(name, &["segment", "-seg", "_seg"]);
     let is_other = |name: &str| has(name, &["class", "cls", "clf"]);
+    let finds_by_vectors = matches!(&*name, "world" | "yoloe");
+    if let (Some(given), true, false) = (&given, finds_by_vectors, t.has("vocabulary_path")) {
+        t.refuse(
+            given,
+            "World and YOLOE with `vocabulary_path`, a file of the vectors of names, and `classes`, those that are found: \
+             docs/tutorials/your-network.md; others without",
+        );
+        return;
+    }
     let layout = match &*name {
+        "world" | "yoloe" if has_masks(&file) => Some("seg"),
+        "world" | "yoloe" => Some("v8"),
         // The class of ultralytics that loads networks of every task.
         "yolo" if has_keypoints(&file) => Some("pose"),
         "yolo" if has_masks(&file) => Some("seg"),
@@ -184,8 +198,8 @@ fn task(t: &mut Translation<'_>, prefix: &str, network: Option<&Path>) {
         }
         (None, Some(given)) => t.refuse(
             given,
-            "YOLO, Detect, OBB, Pose, Segment, or auto with the file of such a network: classes of images are not \
-             built, and World and YOLOE make weights of names of classes, which an exported network cannot",
+            "YOLO, Detect, OBB, Pose, Segment, World, YOLOE, or auto with the file of such a network: classes of images \
+             are not built",
         ),
         (None, None) => t.problem(
             "model_type",

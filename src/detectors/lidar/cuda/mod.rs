@@ -13,20 +13,22 @@ use std::path::Path;
 use postprocess::{Limits, Network, Postprocess};
 use sweeps::{Clouds, MergedPoints};
 
-use super::{LidarHead, lidar_of, placing, with_empty_frame};
+use super::{LidarHead, Outputs, lidar_of, placing, with_empty_frame};
 use crate::config::{ChannelConfig, LidarConfig};
 use crate::detectors::frame_stream::{FrameInProgress, FrameStream, RecordedOn, add_copies};
 use crate::detectors::in_flight::Contexts;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use det_post_infer::ExpectedDim;
 use det_post_infer::device::DeviceEngine;
+use det_post_infer::sparse::CudaEncoder;
 use det_post_ops::cloud::DevicePoints;
 use det_post_ops::decode::gather::cuda::Gathered;
 use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, InPlaceUploads, Stream};
 use det_post_ops::device::{Device, PayloadMemory};
 use det_post_ops::shared::DeviceCounters;
 use det_post_types::{
-    Detection3d, Detections, EngineOptions, Error, ErrorKind, FrameReport, Result, Stage, Transfer,
+    Detection3d, Detections, EngineOptions, Error, ErrorKind, FrameReport, MapLayout, Result,
+    Stage, Transfer,
 };
 
 /// The timed stages before the encoder, and those after it, in order.
@@ -77,6 +79,11 @@ pub trait DeviceMapEncoder: Send {
         engine.enqueue()
     }
 
+    /// The layers whose outputs are decoded in place of a network's.
+    fn on_sites(&self) -> Option<&CudaEncoder> {
+        None
+    }
+
     /// The number of voxels, one value. A frame without voxels has no detections.
     fn num_voxels(&self) -> &DeviceBuffer<u32>;
 
@@ -90,6 +97,9 @@ pub struct EncoderIo<'a> {
     pub points: &'a DevicePoints,
     /// The network's input.
     pub map: &'a mut DeviceTensor,
+    /// Its layout: planar, unless the encoder loaded the network with
+    /// [`channels_last_inputs`](det_post_types::GpuEngineOptions::channels_last_inputs).
+    pub layout: MapLayout,
     /// Counters of what the frame drops.
     pub counters: &'a mut DeviceCounters,
 }
@@ -157,7 +167,8 @@ impl<E: DeviceMapEncoder> CudaDetector<E> {
     ) -> Result<Self> {
         let head = LidarHead::new(config, map_dims, engine.inputs(), engine.outputs())?;
         Self::with_head(config, stream, head, engine, |points, engine, counters| {
-            build(EncoderIo { points, map: engine.input(0)?, counters })
+            let layout = engine.input_layout(0);
+            build(EncoderIo { points, map: engine.input(0)?, layout, counters })
         })
     }
 
@@ -209,7 +220,8 @@ impl Context {
         let stream = frames.stream().clone();
         let is_pipelined = !stream.is_same_queue(uploads);
         let recorded_on = RecordedOn { stream: &stream, counters: frames.counters() };
-        let network = Network { head, engine };
+        let outputs = Outputs { engine, on_sites: encoder.on_sites() };
+        let network = Network { head, outputs };
         let postprocess = Postprocess::new(config, network, encoder.num_voxels(), recorded_on)?;
         let clouds = Clouds::new(config, &stream, uploads)?;
         let uploads = InPlaceUploads::with_zero_copy(uploads, config.zero_copy)?;
@@ -345,7 +357,8 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
             } else {
                 frames.select(place)?;
                 let recorded_on = RecordedOn { stream: &stream, counters: frames.counters() };
-                let network = Network { head: &head, engine };
+                let outputs = Outputs { engine, on_sites: encoder.on_sites() };
+                let network = Network { head: &head, outputs };
                 let num_voxels = encoder.num_voxels();
                 *postprocess = Postprocess::new(config, network, num_voxels, recorded_on)?;
             }

@@ -4,8 +4,7 @@ use std::mem::{Discriminant, discriminant};
 
 use crate::config::LidarConfig;
 use crate::detectors::frame_stream::RecordedOn;
-use crate::detectors::lidar::{LidarDecoder, LidarHead};
-use det_post_infer::device::DeviceEngine;
+use crate::detectors::lidar::{LidarDecoder, LidarHead, Outputs};
 use det_post_ops::decode::gather::cuda::{Inputs3d, Workspace3d as Gatherer};
 use det_post_ops::decode::select;
 use det_post_ops::device::cuda::{DeviceBuffer, Graph};
@@ -26,7 +25,7 @@ pub(super) struct Postprocess {
 #[derive(Clone, Copy)]
 pub(super) struct Network<'a> {
     pub(super) head: &'a LidarHead,
-    pub(super) engine: &'a DeviceEngine,
+    pub(super) outputs: Outputs<'a>,
 }
 
 /// The sizes and kinds of the kernels and memory.
@@ -54,7 +53,7 @@ impl Limits {
 impl Postprocess {
     pub(super) fn new(
         config: &LidarConfig,
-        Network { head, engine }: Network<'_>,
+        Network { head, outputs }: Network<'_>,
         num_voxels: &DeviceBuffer<u32>,
         RecordedOn { stream, counters }: RecordedOn<'_>,
     ) -> Result<Self> {
@@ -63,13 +62,13 @@ impl Postprocess {
         // Freed when other limits replace it.
         let stream = &stream.with_own_memory();
         let mut candidates = DeviceCandidates::<Box3d>::with_capacity(stream, num_candidates)?;
-        let mut decoder = head.decoder(stream, engine, num_candidates)?;
+        let mut decoder = head.decoder(stream, outputs, num_candidates)?;
         let classes = config.facts.class_names.len();
         let capacity = Capacity { candidates: num_candidates, classes };
         let mut suppression = Stages3d::new(stream, &config.nms, capacity)?;
         let mut gather = Gatherer::new(stream, head.attributes(), max_detections)?;
         let graph = Graph::capture(stream, || {
-            head.enqueue_decode(engine, &mut decoder, num_voxels, &mut candidates, counters)?;
+            head.enqueue_decode(outputs, &mut decoder, num_voxels, &mut candidates, counters)?;
             let motions = decoder.motions();
             let left = suppression.enqueue(&candidates, motions.map(|(_, places)| places))?;
             let motions = motions.map(|(motions, _)| motions).zip(left.places);

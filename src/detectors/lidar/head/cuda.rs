@@ -1,12 +1,15 @@
 //! Decoding of lidar heads on a GPU.
 
+use super::sites::missing;
 use super::{LidarHead, refuse};
 use det_post_infer::device::{DeviceEngine, StagedOutput};
+use det_post_infer::sparse::CudaEncoder;
 use det_post_ops::decode::anchor::cuda::Workspace as AnchorWorkspace;
 use det_post_ops::decode::center::cuda::{Motion, Workspace as CenterWorkspace};
 use det_post_ops::decode::gather::cuda::OutputAttributes;
 use det_post_ops::decode::proposals::cuda::Workspace as ProposalWorkspace;
 use det_post_ops::decode::select::Limits;
+use det_post_ops::decode::sites::cuda::Workspace as SiteWorkspace;
 use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, Stream};
 use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{Box3d, Error, ErrorKind, Result};
@@ -19,6 +22,17 @@ pub enum LidarDecoder {
     Anchor(AnchorWorkspace),
     /// For [`LidarHead::Proposals`].
     Proposals(ProposalWorkspace),
+    /// For [`LidarHead::Sites`].
+    Sites(SiteWorkspace),
+}
+
+/// What computes a head's outputs.
+#[derive(Clone, Copy)]
+pub struct Outputs<'a> {
+    /// The engine of the network, with the outputs of all heads but [`LidarHead::Sites`].
+    pub engine: &'a DeviceEngine,
+    /// The layers whose outputs are on sites.
+    pub on_sites: Option<&'a CudaEncoder>,
 }
 
 impl LidarHead {
@@ -30,7 +44,7 @@ impl LidarHead {
     pub fn decoder(
         &self,
         stream: &Stream,
-        engine: &DeviceEngine,
+        Outputs { engine, on_sites }: Outputs<'_>,
         num_candidates: usize,
     ) -> Result<LidarDecoder> {
         match self {
@@ -54,6 +68,11 @@ impl LidarHead {
                     ProposalWorkspace::new(stream, decode, num_proposals, num_candidates)?;
                 Ok(LidarDecoder::Proposals(workspace))
             }
+            Self::Sites { decode, .. } => {
+                let num_sites = layers(on_sites)?.last_sites().capacity();
+                let workspace = SiteWorkspace::new(stream, decode, num_sites, num_candidates)?;
+                Ok(LidarDecoder::Sites(workspace))
+            }
         }
     }
 
@@ -76,7 +95,7 @@ impl LidarHead {
     /// `Device` when the launch fails.
     pub fn enqueue_decode(
         &self,
-        engine: &DeviceEngine,
+        Outputs { engine, on_sites }: Outputs<'_>,
         decoder: &mut LidarDecoder,
         num_voxels: &DeviceBuffer<u32>,
         candidates: &mut DeviceCandidates<Box3d>,
@@ -96,6 +115,13 @@ impl LidarHead {
                 let outputs = outputs.try_map(|position| engine.output(position))?;
                 workspace.enqueue(&outputs, num_voxels, candidates, counters)
             }
+            (Self::Sites { outputs, .. }, LidarDecoder::Sites(workspace)) => {
+                let layers = layers(on_sites)?;
+                let output = |at| layers.site_output(at).ok_or_else(|| missing(at));
+                let tasks = outputs.iter().map(|task| task.try_map(output));
+                let tasks = tasks.collect::<Result<Vec<_>>>()?;
+                workspace.enqueue(&tasks, layers.last_sites(), candidates, counters)
+            }
             _ => Err(of_another_head()),
         }
     }
@@ -109,6 +135,9 @@ impl LidarHead {
             Self::Anchor { .. } => OutputAttributes { velocity: false, variance: false },
             Self::Proposals { decode, .. } => {
                 OutputAttributes { velocity: decode.layout.has_velocity(), variance: false }
+            }
+            Self::Sites { decode, .. } => {
+                OutputAttributes { velocity: decode.has_velocity, variance: false }
             }
         }
     }
@@ -132,6 +161,9 @@ impl LidarDecoder {
             (Self::Proposals(workspace), LidarHead::Proposals { decode, .. }) => {
                 workspace.set(decode, limits)
             }
+            (Self::Sites(workspace), LidarHead::Sites { decode, .. }) => {
+                workspace.set(decode, limits)
+            }
             _ => Err(of_another_head()),
         }
     }
@@ -142,6 +174,7 @@ impl LidarDecoder {
         match self {
             Self::Center(workspace) => Some(workspace.motions()),
             Self::Proposals(workspace) => Some(workspace.motions()),
+            Self::Sites(workspace) => Some(workspace.motions()),
             Self::Anchor(_) => None,
         }
     }
@@ -153,6 +186,10 @@ fn num_cells_of(map: &DeviceTensor, channels_last: bool) -> Result<usize> {
         (&[_, rows, columns, _], true) | (&[_, _, rows, columns], false) => Ok(rows * columns),
         (shape, _) => refuse(format!("the network's output is {shape:?}, not a map")),
     }
+}
+
+fn layers(on_sites: Option<&CudaEncoder>) -> Result<&CudaEncoder> {
+    on_sites.ok_or_else(|| missing(0))
 }
 
 fn of_another_head() -> Error {

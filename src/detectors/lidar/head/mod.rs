@@ -1,10 +1,11 @@
-//! Heads of lidar networks: CenterPoint, PointPillars, TransFusion and BEVFusion.
+//! Heads of lidar networks: CenterPoint, PointPillars, TransFusion, BEVFusion and VoxelNeXt.
 
 #[cfg(feature = "cuda")]
 mod cuda;
+mod sites;
 
 #[cfg(feature = "cuda")]
-pub use cuda::LidarDecoder;
+pub use cuda::{LidarDecoder, Outputs};
 
 use crate::config::{AnchorFacts, CenterFacts, LidarConfig, LidarOutputs, ProposalFacts};
 use det_post_infer::ExpectedDim::{Any, Exactly};
@@ -12,12 +13,13 @@ use det_post_infer::{Engine, Expected, ExpectedDim, Side, bind};
 use det_post_ops::decode::anchor::{AnchorOutputs, decode_anchor};
 use det_post_ops::decode::center::{CenterTask, decode_center};
 use det_post_ops::decode::proposals::{ProposalOutputs, decode_proposals};
+use det_post_ops::decode::sites::SiteTask;
 use det_post_types::{
-    AnchorDecode, Candidates, CenterDecode, Dim, ElementType, Error, ErrorKind, Object3d,
-    ProposalDecode, ProposalLayout, Result, Tensor, TensorSpec,
+    AnchorDecode, Candidates, CenterDecode, Dim, ElementType, Error, ErrorKind, Grid, Object3d,
+    ProposalDecode, ProposalLayout, Result, SiteDecode, Tensor, TensorSpec,
 };
 
-/// The maximum number of tasks of a CenterPoint head.
+/// The maximum number of tasks of a head.
 const MAX_TASKS: usize = 16;
 
 const FLOATS: [ElementType; 2] = [ElementType::F32, ElementType::F16];
@@ -58,6 +60,13 @@ pub enum LidarHead {
         /// The positions of its tensors among the network's outputs.
         outputs: ProposalOutputs<usize>,
     },
+    /// VoxelNeXt: heat maps and regressions on sites.
+    Sites {
+        /// The meaning of the outputs.
+        decode: SiteDecode,
+        /// Per task, the positions of its outputs among the network's.
+        outputs: Vec<SiteTask<usize>>,
+    },
 }
 
 impl LidarHead {
@@ -87,7 +96,7 @@ impl LidarHead {
         match &facts.outputs {
             LidarOutputs::Center(center) => Ok(Self::Center {
                 decode: config.center_decode(center),
-                outputs: bind_center(center, outputs)?,
+                outputs: bind_center(center, &facts.grid, outputs)?,
             }),
             LidarOutputs::Anchor(anchor) => Ok(Self::Anchor {
                 decode: anchor.decode(&facts.grid, config.score_thresholds.clone()),
@@ -96,6 +105,10 @@ impl LidarHead {
             LidarOutputs::Proposals(proposals) => Ok(Self::Proposals {
                 decode: config.proposal_decode(proposals),
                 outputs: bind_proposals(proposals, facts.class_names.len(), outputs)?,
+            }),
+            LidarOutputs::Sites(of_sites) => Ok(Self::Sites {
+                decode: config.site_decode(of_sites),
+                outputs: sites::bind_sites(of_sites, outputs)?,
             }),
         }
     }
@@ -111,6 +124,9 @@ impl LidarHead {
             }
             (Self::Proposals { decode, .. }, LidarOutputs::Proposals(proposals)) => {
                 *decode = config.proposal_decode(proposals);
+            }
+            (Self::Sites { decode, .. }, LidarOutputs::Sites(sites)) => {
+                *decode = config.site_decode(sites);
             }
             _ => {}
         }
@@ -147,7 +163,8 @@ impl LidarHead {
     /// Decodes the network's outputs into candidates in the cloud's frame of reference.
     ///
     /// # Errors
-    /// `Inference` or `Argument` when an output has another shape than its specification.
+    /// `Inference` or `Argument` when an output has another shape than its specification;
+    /// `Argument` for [`LidarHead::Sites`], which has [`LidarHead::decode_sites`].
     pub fn decode(&self, engine: &dyn Engine, candidates: &mut Candidates<Object3d>) -> Result<()> {
         match self {
             Self::Center { decode, outputs } => {
@@ -165,13 +182,22 @@ impl LidarHead {
                 let outputs = outputs.try_map(|position| engine.output(position))?;
                 decode_proposals(&outputs, decode, candidates)
             }
+            Self::Sites { .. } => Err(not_of_tensors()),
         }
     }
 }
 
+fn not_of_tensors() -> Error {
+    Error::new(ErrorKind::Argument, "head", "the outputs of the head are on sites")
+}
+
 /// The outputs of every task: by name, or by position in the order offset, height, size,
 /// rotation, velocity, heat map, or with the heat map first.
-fn bind_center(facts: &CenterFacts, found: &[TensorSpec]) -> Result<Vec<CenterTask<usize>>> {
+fn bind_center(
+    facts: &CenterFacts,
+    grid: &Grid,
+    found: &[TensorSpec],
+) -> Result<Vec<CenterTask<usize>>> {
     if facts.tasks.len() > MAX_TASKS {
         return refuse(format!("{} tasks exceed the limit of {MAX_TASKS}", facts.tasks.len()));
     }
@@ -213,7 +239,31 @@ fn bind_center(facts: &CenterFacts, found: &[TensorSpec]) -> Result<Vec<CenterTa
             heatmap,
         }
     });
-    Ok(outputs.collect())
+    let outputs: Vec<_> = outputs.collect();
+    outputs.iter().try_for_each(|task: &CenterTask<usize>| {
+        check_sides(&found[task.heatmap], grid, facts.downsample_factor)
+    })?;
+    Ok(outputs)
+}
+
+/// Refuses a heat map that does not have a cell for each `factor` by `factor` cells of the grid: boxes would be at other
+/// places. Networks round the sides down or up.
+fn check_sides(map: &TensorSpec, grid: &Grid, factor: u32) -> Result<()> {
+    let [nx, ny, _] = grid.grid_size();
+    let Some([_, _, height, width]) = map.shape.as_deref() else { return Ok(()) };
+    for (side, num_cells) in [(height, ny), (width, nx)] {
+        let allowed = [num_cells / factor, num_cells.div_ceil(factor)];
+        if let Dim::Fixed(found) = *side
+            && !allowed.contains(&u32::try_from(found).unwrap_or(u32::MAX))
+        {
+            return refuse(format!(
+                "the heat map {map} has a side of {found} cells, but {num_cells} cells of the grid by downsample_factor \
+                 {factor} are {}: correct downsample_factor, point_range_m or voxel_size_m",
+                allowed[1]
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Class scores, boxes and, if the model has a third output, directions.

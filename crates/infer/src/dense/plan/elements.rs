@@ -3,6 +3,7 @@
 use super::super::function::Function;
 use super::super::graph::{Element, Graph, Id, Node, Operation, Reduction};
 use super::super::program::Instructions;
+use super::ALIGNMENT;
 use half::f16;
 
 /// The elements of values and of products.
@@ -21,8 +22,10 @@ impl Elements {
     ///
     /// - layers that are kept, or whose weights are beyond 16-bit floats: they read and write 32-bit floats, and so do
     ///   the convolutions and products that read what they wrote, also after layers that only move or choose values;
-    /// - what a normalization or a softmax reads, and the squares that a normalization in parts sums.
-    pub(super) fn of(graph: &Graph, with_halves: bool) -> Self {
+    /// - what a normalization or a softmax reads, and the squares that a normalization in parts sums;
+    /// - inputs of the network, which have the elements of the file; with `may_lay_inputs_out`, maps that only
+    ///   convolutions read have theirs.
+    pub(super) fn of(graph: &Graph, with_halves: bool, may_lay_inputs_out: bool) -> Self {
         let mut elements = Self {
             is_half: vec![false; graph.values.len()],
             is_wide: vec![false; graph.values.len()],
@@ -32,7 +35,7 @@ impl Elements {
             elements.keep(graph);
             elements.protect(graph);
             elements.spread(graph);
-            elements.halve(graph);
+            elements.halve(graph, may_lay_inputs_out);
         }
         elements
     }
@@ -92,7 +95,7 @@ impl Elements {
         }
     }
 
-    fn halve(&mut self, graph: &Graph) {
+    fn halve(&mut self, graph: &Graph, may_lay_inputs_out: bool) {
         for (at, node) in graph.nodes.iter().enumerate().rev() {
             let leads = node.outputs.iter().any(|&id| self.is_half[id]);
             let reads_halves = match node.operation {
@@ -111,10 +114,27 @@ impl Elements {
                 self.is_half[id] |= may_be && !self.is_wide[id];
             }
         }
-        graph.inputs.iter().for_each(|&id| self.is_half[id] = false);
+        for &id in &graph.inputs {
+            self.is_half[id] &= may_lay_inputs_out && self.is_read_by_convolutions(graph, id);
+        }
         for node in graph.nodes.iter().filter(|node| is_view(node)) {
             self.is_half[node.outputs[0]] = self.is_half[node.inputs[0]];
         }
+    }
+
+    /// Whether a value is a map with channels in eights that convolutions of 16-bit floats read, and nothing else.
+    fn is_read_by_convolutions(&self, graph: &Graph, id: Id) -> bool {
+        let shape = graph.shape(id);
+        let is_map = shape.len() == 4 && shape[1].is_multiple_of(ALIGNMENT);
+        let mut readers =
+            graph.nodes.iter().enumerate().filter(|(_, node)| node.inputs.contains(&id));
+        let is_convolution = |(at, node): (usize, &Node)| {
+            let (Operation::Convolution(_) | Operation::Transposed(_)) = node.operation else {
+                return false;
+            };
+            !self.is_exact[at] && node.inputs[0] == id && !node.inputs[1..].contains(&id)
+        };
+        is_map && !graph.outputs.contains(&id) && readers.all(is_convolution)
     }
 }
 

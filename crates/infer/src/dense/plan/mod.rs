@@ -10,12 +10,15 @@ mod steps;
 use std::sync::Arc;
 
 use det_post_ops::dense::Region;
-use det_post_types::{ElementType, GpuEngineOptions, Result};
+use det_post_types::{ElementType, GpuEngineOptions, MapLayout, Result};
 
 pub use steps::{Cost, Job, Kind, Step};
 
 use super::graph::Graph;
 use elements::Elements;
+
+/// Channels of a pixel are a multiple of so many: 16 bytes of f16.
+const ALIGNMENT: usize = 8;
 
 /// The elements of features and weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,26 +37,42 @@ impl Precision {
     }
 }
 
-/// The precision of a network and of some of its layers.
+/// How a network is laid out.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Precisions<'a> {
-    /// Of all others.
-    pub others: Precision,
+pub struct PlanOptions<'a> {
+    /// The precision of all layers but those in `keep_f32`.
+    pub precision: Precision,
     /// Names of layers that have 32-bit floats, or prefixes of names that end where a word does, as in
     /// [`GpuEngineOptions::keep_f32`].
     pub keep_f32: &'a [String],
+    /// As [`GpuEngineOptions::channels_last_inputs`]; [`Plan::input_layout`] is what was chosen.
+    pub channels_last_inputs: bool,
 }
 
-impl From<Precision> for Precisions<'_> {
-    fn from(others: Precision) -> Self {
-        Self { others, keep_f32: &[] }
+impl From<Precision> for PlanOptions<'_> {
+    fn from(precision: Precision) -> Self {
+        Self { precision, ..Self::default() }
     }
 }
 
-impl<'a> From<&'a GpuEngineOptions> for Precisions<'a> {
+impl<'a> From<&'a GpuEngineOptions> for PlanOptions<'a> {
     fn from(gpu: &'a GpuEngineOptions) -> Self {
-        Self { others: Precision::of(gpu), keep_f32: &gpu.keep_f32 }
+        Self {
+            precision: Precision::of(gpu),
+            keep_f32: &gpu.keep_f32,
+            channels_last_inputs: gpu.channels_last_inputs,
+        }
     }
+}
+
+/// The inputs and outputs of a network.
+pub(super) struct Ends {
+    /// The element types of the inputs in the file.
+    pub(super) inputs: Vec<ElementType>,
+    /// The element types of the outputs.
+    pub(super) outputs: Vec<ElementType>,
+    /// As [`PlanOptions::channels_last_inputs`].
+    pub(super) channels_last_inputs: bool,
 }
 
 /// What a buffer is for.
@@ -87,25 +106,28 @@ pub struct Buffer {
 pub struct Plan {
     pub(super) buffers: Vec<Buffer>,
     pub(super) steps: Vec<Step>,
+    input_layouts: Vec<MapLayout>,
 }
 
 impl Plan {
-    /// Lays out a network. `inputs` and `outputs` are the element types at its ends.
+    /// Lays out a network with the element types at its ends.
     ///
     /// # Errors
     /// `Model` for the first node that no operation computes.
-    pub(super) fn new(
-        graph: &mut Graph,
-        precision: Precision,
-        inputs: &[ElementType],
-        outputs: &[ElementType],
-    ) -> Result<Self> {
-        let elements = Elements::of(graph, precision == Precision::F16);
-        let placed = place::place(graph, &elements, inputs, outputs);
+    pub(super) fn new(graph: &mut Graph, precision: Precision, ends: &Ends) -> Result<Self> {
+        let elements = Elements::of(graph, precision == Precision::F16, ends.channels_last_inputs);
+        let mut placed = place::place(graph, &elements, ends);
+        let input_layouts = std::mem::take(&mut placed.input_layouts);
         let (steps, mut buffers) = emit::emit(graph, placed, &elements)?;
         let steps = batches::join(steps);
         let steps = buffers::share(steps, &mut buffers);
-        Ok(Self { buffers, steps })
+        Ok(Self { buffers, steps, input_layouts })
+    }
+
+    /// The layout of the input at a position: [`MapLayout::ChannelsLast`] only where the options allow it, and then
+    /// of the elements of its buffer, whatever the file says.
+    pub fn input_layout(&self, position: usize) -> MapLayout {
+        self.input_layouts.get(position).copied().unwrap_or_default()
     }
 
     /// The buffers.

@@ -6,11 +6,8 @@ use det_post_ops::dense::{Region, Window};
 use super::super::graph::{Element, Graph, Id, Node, Operation, View};
 use super::super::passes::{Uses, inverse};
 use super::elements::Elements;
-use super::{Buffer, Role};
-use det_post_types::ElementType;
-
-/// Channels of a pixel are a multiple of so many: 16 bytes of f16.
-const ALIGNMENT: usize = 8;
+use super::{ALIGNMENT, Buffer, Ends, Role};
+use det_post_types::{ElementType, MapLayout};
 
 /// Where values are.
 pub(super) struct Placed {
@@ -20,30 +17,40 @@ pub(super) struct Placed {
     pub(super) copies: Vec<Vec<(usize, Region)>>,
     /// Outputs of the network that are copied: value and target.
     pub(super) output_copies: Vec<(Id, Region)>,
+    /// By input of the network.
+    pub(super) input_layouts: Vec<MapLayout>,
 }
 
 /// Gives values their places.
-pub(super) fn place(
-    graph: &Graph,
-    elements: &Elements,
-    inputs: &[ElementType],
-    outputs: &[ElementType],
-) -> Placed {
+pub(super) fn place(graph: &Graph, elements: &Elements, ends: &Ends) -> Placed {
     let num = graph.values.len();
     let placed = Placed {
         regions: vec![None; num],
         buffers: Vec::new(),
         copies: vec![Vec::new(); graph.nodes.len()],
         output_copies: Vec::new(),
+        input_layouts: Vec::new(),
     };
     let mut placer = Placer { graph, uses: Uses::of(graph), elements, placed };
     for (position, &id) in graph.inputs.iter().enumerate() {
-        let element = inputs.get(position).copied().unwrap_or(ElementType::F32);
-        placer.own(id, element, Role::Input(position), Window::contiguous(graph.shape(id)));
+        let role = Role::Input(position);
+        let window = placer.channels_last_input(id).filter(|_| ends.channels_last_inputs);
+        let layout = match window {
+            Some(_) => {
+                placer.own(id, placer.element(id), role, window);
+                MapLayout::ChannelsLast
+            }
+            None => {
+                let element = ends.inputs.get(position).copied().unwrap_or(ElementType::F32);
+                placer.own(id, element, role, Window::contiguous(graph.shape(id)));
+                MapLayout::Planar
+            }
+        };
+        placer.placed.input_layouts.push(layout);
     }
     for (position, &id) in graph.outputs.iter().enumerate() {
         let Some(window) = Window::contiguous(graph.shape(id)) else { continue };
-        let element = outputs.get(position).copied().unwrap_or(ElementType::F32);
+        let element = ends.outputs.get(position).copied().unwrap_or(ElementType::F32);
         let buffer = placer.buffer(element, window.len(), Role::Output(position));
         let region = Region { buffer, window };
         if !placer.assign(id, &region) {
@@ -74,6 +81,15 @@ impl Placer<'_> {
             let buffer = self.buffer(element, window.end().unwrap_or(0), role);
             self.placed.regions[id] = Some(Region { buffer, window });
         }
+    }
+
+    /// The window of an input that all readers take with the channels of a pixel side by side, without elements
+    /// between pixels.
+    fn channels_last_input(&self, id: Id) -> Option<Window> {
+        let shape = self.graph.shape(id);
+        let is_map = shape.len() == 4 && shape[1].is_multiple_of(ALIGNMENT);
+        let window = channels_inside(shape).filter(|_| is_map)?;
+        self.accepts(id, &window, self.element(id)).then_some(window)
     }
 
     fn element(&self, id: Id) -> ElementType {

@@ -23,9 +23,9 @@ use det_post_ops::dense::top_k::cuda::TopKs;
 use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, DeviceValues, Graph, Stream};
 
 use crate::STAGE;
-use crate::dense::{self, Kind, Plan, Precision, Precisions, Role, Study};
+use crate::dense::{self, Kind, Plan, PlanOptions, Precision, Role, Study};
 use crate::device::network::{Network, allocate_inputs, allocate_output, model_error};
-use det_post_types::{ElementType, Error, NetworkPart, Result, TensorSpec};
+use det_post_types::{ElementType, Error, MapLayout, NetworkPart, Result, TensorSpec};
 
 /// A network of dense layers.
 pub(super) struct DenseRunner {
@@ -70,18 +70,18 @@ impl DenseRunner {
     /// GPU fails.
     pub(super) fn load(
         (model, part): (&Path, NetworkPart),
-        precision: Precisions<'_>,
+        options: PlanOptions<'_>,
         stream: &Stream,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<(Self, Network)> {
-        let network = dense::Network::of_file(model, part, precision, shape_of)?;
+        let network = dense::Network::of_file(model, part, options, shape_of)?;
         let has_floats = |output: &TensorSpec| {
             matches!(output.element, Some(ElementType::F32 | ElementType::F16))
         };
         if let Some(output) = network.outputs.iter().find(|output| !has_floats(output)) {
             return Err(model_error(format!("output {output} does not hold floats")));
         }
-        Self::start(network, precision.others, stream)
+        Self::start(network, options.precision, stream)
     }
 
     fn start(
@@ -90,17 +90,13 @@ impl DenseRunner {
         stream: &Stream,
     ) -> Result<(Self, Network)> {
         let device = stream.device();
-        let shape_at = |spec: &TensorSpec| {
-            let at = network.inputs.iter().position(|other| other == spec).unwrap_or_default();
-            Ok(network.input_shapes[at].clone())
-        };
         let outputs = network.outputs.iter().zip(&network.output_shapes);
         let outputs = outputs.map(|(spec, shape)| allocate_output(stream, spec.element, shape));
         let tensors = Network {
             name: format!("dense layers of {} on CUDA", shown(precision, &network.plan)),
             input_specs: network.inputs.clone(),
             output_specs: network.outputs.clone(),
-            inputs: allocate_inputs(stream, &network.inputs, shape_at)?,
+            inputs: inputs_of(&network, stream)?,
             outputs: outputs.collect::<Result<_>>()?,
             shapes: network.output_shapes.clone(),
             staged: Vec::new(),
@@ -310,6 +306,24 @@ fn read(arena: &Arena, region: &Region) -> Result<Vec<f32>> {
     let mut read = Vec::with_capacity(region.window.len());
     region.window.for_each_offset(|offset| read.extend(values.get(offset)));
     Ok(read)
+}
+
+/// Memory for the inputs.
+fn inputs_of(network: &dense::Network, stream: &Stream) -> Result<Vec<DeviceTensor>> {
+    let shape_at = |spec: &TensorSpec| {
+        let at = network.inputs.iter().position(|other| other == spec).unwrap_or_default();
+        Ok(network.input_shapes[at].clone())
+    };
+    let mut inputs = allocate_inputs(stream, &network.inputs, shape_at)?;
+    for buffer in network.plan.buffers() {
+        let Role::Input(at) = buffer.role else { continue };
+        if let (MapLayout::ChannelsLast, &[n, c, h, w]) =
+            (network.plan.input_layout(at), &*network.input_shapes[at])
+        {
+            inputs[at] = DeviceTensor::zeros(stream, buffer.element, &[n, h, w, c])?;
+        }
+    }
+    Ok(inputs)
 }
 
 /// All buffers of a plan: inputs and outputs are the buffers of the tensors.

@@ -10,6 +10,8 @@ use std::time::Instant;
 
 use super::*;
 use det_post_ops::device::cuda::{CudaDevice, Event};
+use half::f16;
+
 use det_post_types::{Dim, Tensor, TensorValues, TensorView};
 
 const NUM_RUNS: usize = 200;
@@ -86,29 +88,52 @@ fn networks_of_a_folder() {
     files.sort();
     let is_network = |file: &&PathBuf| file.extension().is_some_and(|found| found == "onnx");
     for file in files.iter().filter(is_network) {
-        measure(&stream, file, Precision::F16);
-        measure(&stream, file, Precision::F32);
+        measure(&stream, file, Precision::F16.into());
+        let channels_last_inputs = true;
+        measure(&stream, file, PlanOptions { channels_last_inputs, ..PlanOptions::default() });
+        measure(&stream, file, Precision::F32.into());
     }
 }
 
 /// Compares the outputs of a network, and says what a run, and each of its steps, takes.
-fn measure(stream: &Stream, file: &Path, precision: Precision) {
+fn measure(stream: &Stream, file: &Path, options: PlanOptions<'_>) {
+    let precision = options.precision;
     let name = file.file_stem().unwrap().to_string_lossy().into_owned();
     let shape_of = |spec: &TensorSpec| {
         let dims = spec.shape.as_ref().unwrap().iter();
         Ok(dims.map(|dim| if let Dim::Fixed(length) = dim { *length } else { 1 }).collect())
     };
     let clock = Instant::now();
-    let (runner, mut tensors) = match DenseRunner::load(file, precision.into(), stream, &shape_of) {
+    let (runner, mut tensors) = match DenseRunner::load(file, options, stream, &shape_of) {
         Ok(loaded) => loaded,
         Err(error) => return println!("== {name} {precision:?}: {error}"),
     };
     let num_steps = runner.plan().steps().len();
     println!("== {name} {precision:?}: {num_steps} steps, loaded in {:?}", clock.elapsed());
+    let layout = runner.plan().input_layout(0);
+    if options.channels_last_inputs && layout == MapLayout::Planar {
+        return;
+    }
+    println!("   inputs are {layout:?}");
     for tensor in &mut tensors.inputs {
         let shape = tensor.shape().to_vec();
         let values = noise(shape.iter().product());
-        tensor.write(&TensorView::new(&shape, TensorValues::F32(&values)).unwrap()).unwrap();
+        let halves: Vec<f16>;
+        let values = match layout {
+            MapLayout::ChannelsLast => {
+                let &[n, h, w, c] = &*shape else { panic!("{shape:?}") };
+                halves = (0..n * h * w * c)
+                    .map(|at| {
+                        f16::from_f32(
+                            values[(at % c + at / (h * w * c) * c) * h * w + at / c % (h * w)],
+                        )
+                    })
+                    .collect();
+                TensorValues::F16(&halves)
+            }
+            _ => TensorValues::F32(&values),
+        };
+        tensor.write(&TensorView::new(&shape, values).unwrap()).unwrap();
     }
     runner.enqueue(0).unwrap();
     stream.synchronize().unwrap();

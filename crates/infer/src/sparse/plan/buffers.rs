@@ -10,7 +10,7 @@ pub(super) fn assign(network: &SparseNetwork, steps: &[Step]) -> (Vec<Option<usi
     for (at, step) in steps.iter().enumerate() {
         step.kind.inputs().for_each(|tensor| last_reader[tensor] = at);
     }
-    last_reader[network.map.input] = steps.len();
+    network.ends().for_each(|tensor| last_reader[tensor] = steps.len());
     let mut buffer_of = vec![None; network.tensors.len()];
     // The tensor that each buffer holds.
     let mut held: Vec<usize> = vec![0];

@@ -21,7 +21,7 @@ impl SparseNetwork {
     /// The capacities of all levels that go with a capacity of `num_voxels` at
     /// level 0, where the configuration gives none. Level 0 has `num_voxels`,
     /// strided levels a share of it that clouds of driving stay below, and
-    /// transposed levels every cell that can be reached. No level has more
+    /// transposed and merged ones, and any with a stride of 1, every cell that can be reached. No level has more
     /// than its cells.
     pub fn default_capacities(&self, num_voxels: usize) -> Vec<usize> {
         let mut depths: Vec<usize> = Vec::new();
@@ -29,6 +29,15 @@ impl SparseNetwork {
         for level in &self.levels {
             let (depth, capacity) = match level.origin {
                 Origin::Voxels => (0, num_voxels),
+                // Sites grow by the kernel: every cell that can be reached.
+                Origin::Strided { from, geometry } if geometry.stride == [1; 3] => {
+                    (depths[from], capacities[from].saturating_mul(geometry.num_taps()))
+                }
+                Origin::Merged { from } => {
+                    let levels = from.iter().flatten().map(|source| source.level);
+                    let depth = levels.clone().map(|level| depths[level]).min().unwrap_or(0);
+                    (depth, levels.map(|level| capacities[level]).sum())
+                }
                 Origin::Strided { from, .. } => {
                     let depth = depths[from] + 1;
                     let share = SHARES[depth.min(SHARES.len() - 1)];
@@ -85,7 +94,10 @@ impl Plan {
             tables: tables.sum(),
             sites: sites.sum(),
             weights: self.network.num_parameters() * element_bytes,
-            map: self.network.map_shape().iter().product::<usize>() * element_bytes,
+            map: match self.network.site_outputs.is_empty() {
+                true => self.network.map_shape().iter().product::<usize>() * element_bytes,
+                false => 0,
+            },
         }
     }
 }

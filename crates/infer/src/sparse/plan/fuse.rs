@@ -20,7 +20,7 @@ pub(super) fn steps(network: &SparseNetwork, rulebooks: &[PlannedRulebook]) -> V
             steps[at].as_ref().is_some_and(|step| !step.relu && kinds(step)).then_some(at)
         };
         let taken_in = match &operation.operator {
-            Operator::Convolution(_) | Operator::MaxPool { .. } => None,
+            Operator::Convolution(_) | Operator::MaxPool { .. } | Operator::Merge { .. } => None,
             Operator::Relu { input } => fusable(*input, |step| {
                 matches!(step.kind, StepKind::Convolution { .. } | StepKind::Add { .. })
             }),
@@ -63,6 +63,7 @@ fn alone(network: &SparseNetwork, operation: usize, rulebooks: &[PlannedRulebook
         Operator::MaxPool { input, .. } => StepKind::MaxPool { input: *input, rulebook },
         Operator::Add { inputs } => StepKind::Add { inputs: *inputs },
         Operator::Relu { input } => StepKind::Relu { input: *input },
+        Operator::Merge { inputs } => StepKind::Merge { inputs: *inputs },
     };
     Step { operation, kind, relu: false, output: *output }
 }
@@ -70,7 +71,8 @@ fn alone(network: &SparseNetwork, operation: usize, rulebooks: &[PlannedRulebook
 /// How often each tensor is read.
 fn num_readers(network: &SparseNetwork) -> Vec<usize> {
     let mut num_readers = vec![0; network.tensors.len()];
-    num_readers[network.map.input] += 1;
+    // An output is read as it is, though a later operation reads it, too.
+    network.ends().for_each(|tensor| num_readers[tensor] += 1);
     for tensor in network.operations.iter().flat_map(|operation| operation.operator.inputs()) {
         num_readers[tensor] += 1;
     }

@@ -5,10 +5,11 @@ mod buffers;
 mod capacity;
 mod fuse;
 
-use super::operation::{Operator, SparseNetwork};
+use super::operation::{Operator, Origin, SparseNetwork};
 use super::refuse;
 use det_post_ops::sparse::conv::ConvParameters;
-use det_post_ops::sparse::rulebook::{Geometry, Mode, Table};
+use det_post_ops::sparse::merge::MAX_SOURCES;
+use det_post_ops::sparse::rulebook::{Geometry, Mode, Scaled, Table};
 use det_post_types::Result;
 
 pub use capacity::Memory;
@@ -16,7 +17,7 @@ pub use capacity::Memory;
 /// A network, laid out for one frame after another without allocation.
 ///
 /// A frame goes: voxels to the sites of level 0; the sites of the other levels
-/// in their order; the rulebooks; the steps; the map.
+/// in their order; the rulebooks; the steps; the map, where there is one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     network: SparseNetwork,
@@ -84,17 +85,23 @@ pub enum StepKind {
         /// Index of the tensor.
         input: usize,
     },
+    /// The merging of levels.
+    Merge {
+        /// Indices of the tensors, in the order of the levels.
+        inputs: [Option<usize>; MAX_SOURCES],
+    },
 }
 
 impl StepKind {
     /// Indices of the tensors that the step reads.
     pub fn inputs(&self) -> impl Iterator<Item = usize> {
-        let (first, second) = match *self {
-            Self::Convolution { input, residual, .. } => (input, residual),
-            Self::MaxPool { input, .. } | Self::Relu { input } => (input, None),
-            Self::Add { inputs: [a, b] } => (a, Some(b)),
+        let inputs = match *self {
+            Self::Convolution { input, residual, .. } => [Some(input), residual, None],
+            Self::MaxPool { input, .. } | Self::Relu { input } => [Some(input), None, None],
+            Self::Add { inputs: [a, b] } => [Some(a), Some(b), None],
+            Self::Merge { inputs } => inputs,
         };
-        std::iter::once(first).chain(second)
+        inputs.into_iter().flatten()
     }
 }
 
@@ -164,8 +171,18 @@ impl Plan {
         ConvParameters::new(sizes, &convolution.weight, convolution.bias.as_deref()).ok()
     }
 
+    /// The levels that a step merges; none for other steps.
+    pub fn merged(&self, step: &Step) -> impl Iterator<Item = Scaled<usize>> + use<> {
+        let level = self.network.tensors[step.output].level;
+        let from = match (&self.network.levels[level].origin, step.kind) {
+            (Origin::Merged { from }, StepKind::Merge { .. }) => *from,
+            _ => [None; MAX_SOURCES],
+        };
+        from.into_iter().flatten()
+    }
+
     /// The buffer that holds a tensor; `None` for a tensor inside a fused step.
-    /// Tensor 0, the voxel features, and the map's input have one.
+    /// Tensor 0, the voxel features, the map's input and outputs on sites have one.
     pub fn buffer_of(&self, tensor: usize) -> Option<usize> {
         self.buffer_of[tensor]
     }
@@ -211,7 +228,7 @@ fn rulebook_of(
             (convolution.input, convolution.mode, convolution.geometry)
         }
         Operator::MaxPool { input, geometry } => (*input, Mode::Strided, *geometry),
-        Operator::Add { .. } | Operator::Relu { .. } => return None,
+        Operator::Add { .. } | Operator::Relu { .. } | Operator::Merge { .. } => return None,
     };
     let [input_level, output_level] = [input, output].map(|tensor| network.tensors[tensor].level);
     Some(PlannedRulebook { input_level, output_level, mode, geometry })

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use det_post_infer::dense::{DenseEngine, Kind, Network, Plan, Precision, Precisions};
+use det_post_infer::dense::{DenseEngine, Kind, Network, Plan, PlanOptions, Precision, Role};
 use det_post_infer::{Engine, load};
 use det_post_testing::onnx::{Attr, Graph};
 use det_post_testing::precision_networks::{cases, norm_in_parts, overflowing, transformer};
 use det_post_types::ElementType::{F16, F32};
 use det_post_types::{
-    ElementType, EngineKind, EngineOptions, GpuEngineOptions, LayerStudy, StudiedLayer,
+    ElementType, EngineKind, EngineOptions, GpuEngineOptions, LayerStudy, MapLayout, StudiedLayer,
     TensorValues, TensorView,
 };
 
@@ -16,13 +16,14 @@ use super::{difference, noise, shape_of};
 
 fn network(graph: &Graph, others: Precision, keep: &[&str]) -> Network {
     let keep_f32: Vec<String> = keep.iter().map(|name| (*name).to_owned()).collect();
-    let precisions = Precisions { others, keep_f32: &keep_f32 };
+    let precisions = PlanOptions { precision: others, keep_f32: &keep_f32, ..Default::default() };
     Network::new(&graph.to_bytes(), precisions, &shape_of).unwrap()
 }
 
 fn refused(graph: &Graph, keep: &str) -> String {
     let keep_f32 = [keep.to_owned()];
-    let precisions = Precisions { others: Precision::F16, keep_f32: &keep_f32 };
+    let precisions =
+        PlanOptions { precision: Precision::F16, keep_f32: &keep_f32, ..Default::default() };
     Network::new(&graph.to_bytes(), precisions, &shape_of).unwrap_err().message().to_owned()
 }
 
@@ -48,6 +49,33 @@ fn elements(plan: &Plan, name: &str) -> (Option<ElementType>, ElementType) {
         })
         .unwrap_or_else(|| panic!("no step of {name}"));
     (step.kind.products(), plan.buffers()[step.kind.targets()[0].buffer].element)
+}
+
+#[test]
+fn an_input_has_its_channels_last_where_its_readers_take_them_so() {
+    // The convolution reads 8 channels as they are, 3 from planes; without one, nothing reads 16-bit floats.
+    let of = |num_channels: usize, with_conv: bool, precision| {
+        let c = num_channels as i64;
+        let graph = Graph::new("one layer", "").input("map", F32, &[1, c, 6, 5]);
+        let graph = if with_conv {
+            graph
+                .constant("weights", &[4, c, 1, 1], &noise(4 * num_channels, 1.0, 7))
+                .op("Conv", &["map", "weights"], "out")
+                .output("out", F32, &[1, 4, 6, 5])
+        } else {
+            graph.op("Relu", &["map"], "out").output("out", F32, &[1, c, 6, 5])
+        };
+        let options =
+            PlanOptions { precision, channels_last_inputs: true, ..PlanOptions::default() };
+        let plan = Network::new(&graph.to_bytes(), options, &shape_of).unwrap().plan;
+        let input = plan.buffers().iter().find(|buffer| buffer.role == Role::Input(0)).unwrap();
+        let num_copies = plan.steps().iter().filter(|step| step.kind.shown() == "copy").count();
+        (plan.input_layout(0), input.element, num_copies)
+    };
+    assert_eq!(of(8, true, Precision::F16), (MapLayout::ChannelsLast, F16, 0));
+    assert_eq!(of(8, true, Precision::F32), (MapLayout::ChannelsLast, F32, 0));
+    assert_eq!(of(3, true, Precision::F16), (MapLayout::Planar, F32, 0));
+    assert_eq!(of(8, false, Precision::F16).1, F32);
 }
 
 #[test]

@@ -71,6 +71,7 @@ fn both_dialects_give_the_same_list() {
             Operator::Add { .. } => '+',
             Operator::Relu { .. } => 'r',
             Operator::MaxPool { .. } => 'p',
+            Operator::Merge { .. } => 'u',
         })
         .collect();
     assert_eq!(kinds.iter().collect::<String>(), "mrm+rsrsr");
@@ -383,7 +384,7 @@ fn wrong_wiring_is_refused() {
         (|f| f.nodes[7].inputs[0] = "6".into(), "Reshape_7: input 6 is not an output of"),
         (|f| f.outputs[0].0 = "7".into(), "output 7 is not written by a Reshape"),
         (|f| f.outputs[0].1[1] = 9, "output 8 is [Some(1), Some(9)"),
-        (|f| f.inputs.push(("1b".into(), ElementType::F16, vec![1])), "2 inputs and 1 outputs"),
+        (|f| f.inputs.push(("1b".into(), ElementType::F16, vec![1])), "2 inputs; one is expected"),
         (|f| f.inputs[0].2 = vec![50, 4], "attribute in_channels is 3; 4 is expected"),
     ];
     for (at, (edit, expected)) in cases.into_iter().enumerate() {

@@ -7,8 +7,12 @@ use std::process::Command;
 
 use det_post_infer::sparse::{CpuEncoder, Dialect, GridAxes, Plan, load};
 use det_post_infer::{Engine, RtenEngine};
+use det_post_ops::decode::sites::{SiteTask, decode_sites};
 use det_post_ops::sparse::conv::Precision;
-use det_post_types::{ElementType, Tensor, TensorValues, TensorView};
+use det_post_types::{
+    Box3d, Candidate, Candidates, ElementType, Object3d, ScoreThresholds, SiteDecode, SizeOrder,
+    Tensor, TensorValues, TensorView, YawConvention,
+};
 use serde::Deserialize;
 
 use det_post_testing::assert_close;
@@ -34,6 +38,11 @@ fn python() -> Option<String> {
         skip(Need::Torch, format_args!("DET_POST_TORCH_PYTHON names no Python"));
     }
     python
+}
+
+/// The Python with torch and spconv, for a further comparison.
+fn spconv_python() -> Option<String> {
+    std::env::var("DET_POST_SPCONV_PYTHON").ok()
 }
 
 /// Runs a script of this repository; what it wrote to stderr where it fails.
@@ -121,6 +130,123 @@ fn the_voxel_network_of_training_is_exported_as_torch_computes_it() {
         ["41", "32", "32"],
         GridAxes::Zyx,
     );
+}
+
+/// What `voxelnext.py` writes beside a checkpoint.
+#[derive(Deserialize)]
+struct OnSites {
+    grid: [u32; 3],
+    coordinates: Vec<[i32; 3]>,
+    features: Vec<f32>,
+    /// Rows and columns.
+    sites: Vec<[u32; 2]>,
+    outputs: BTreeMap<String, Vec<f32>>,
+    /// x y z l w h yaw vx vy score class.
+    boxes: Vec<[f32; 11]>,
+}
+
+/// As `voxelnext.py` has them.
+fn site_decode() -> SiteDecode {
+    SiteDecode {
+        origin_m: [-2.0, -3.0],
+        cell_size_m: [0.8, 0.96],
+        tasks: vec![vec![0], vec![1, 2]],
+        size_order: SizeOrder::LengthWidthHeight,
+        yaw: YawConvention::CounterClockwise,
+        score_thresholds: ScoreThresholds::uniform(0.4, 3),
+        yaw_norm_thresholds: Vec::new(),
+        iou_weights: vec![0.68, 0.71, 0.65],
+        center_range: None,
+        has_velocity: true,
+    }
+}
+
+/// The boxes of a network in the form of the reference, best first.
+fn boxes(network: &CpuEncoder) -> Vec<[f32; 11]> {
+    let outputs = &network.plan().network().site_outputs;
+    let output = |name: String| {
+        let position = outputs.iter().position(|output| output.name == name).unwrap();
+        network.site_output(position).unwrap()
+    };
+    let tasks = [0, 1].map(|task| SiteTask {
+        heatmap: output(format!("hm_{task}")),
+        offset: output(format!("center_{task}")),
+        height: output(format!("center_z_{task}")),
+        size: output(format!("dim_{task}")),
+        rotation: output(format!("rot_{task}")),
+        velocity: Some(output(format!("vel_{task}"))),
+        iou: Some(output(format!("iou_{task}"))),
+    });
+    let mut candidates = Candidates::with_capacity(10_000);
+    decode_sites(&tasks, network.last_sites(), &site_decode(), &mut candidates).unwrap();
+    candidates.finish(10_000);
+    let row = |of: &Candidate<Object3d>| {
+        let Box3d { center: [x, y, z], length_m, width_m, height_m, yaw_rad } = of.bbox.bbox;
+        let [vx, vy] = of.bbox.velocity_mps.unwrap();
+        [x, y, z, length_m, width_m, height_m, yaw_rad, vx, vy, of.score, of.class as f32]
+    };
+    candidates.as_slice().iter().map(row).collect()
+}
+
+#[test]
+fn voxelnext_is_exported_and_decoded_as_torch_computes_it() {
+    let Some(python) = python() else { return };
+    for layout in ["spconv2", "spconv1", "spconv2-native"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let (checkpoint, file, reference) =
+            (path("model.pth"), path("voxelnext.onnx"), path("reference.json"));
+        let script = "crates/infer/tests/reference/sparse/voxelnext.py";
+        run(&python, script, &[layout, &checkpoint, &reference]).unwrap();
+        let expected: OnSites =
+            serde_json::from_str(&std::fs::read_to_string(&reference).unwrap()).unwrap();
+        let grid = expected.grid.map(|cells| cells.to_string());
+        let [z, y, x] = grid.each_ref().map(String::as_str);
+        let arguments = [&checkpoint, &file, "--grid", z, y, x, "--point-channels", "x y z i t"];
+        run(&python, "tools/export_sparse.py", &arguments).unwrap();
+
+        let network = load(Path::new(&file)).unwrap().network;
+        assert_eq!(network.site_outputs.len(), expected.outputs.len());
+        let capacities = network.default_capacities(usize::MAX);
+        let plan = Plan::new(network, &capacities).unwrap();
+        let mut encoder = CpuEncoder::new(plan, Precision::F32, 1).unwrap();
+        let cells: Vec<_> = expected.coordinates.iter().map(|&[z, y, x]| [0, z, y, x]).collect();
+        encoder.run_on_sites(&cells, &expected.features).unwrap();
+        let columns = encoder.last_sites().grid().shape()[2];
+        let sites: Vec<u32> = expected.sites.iter().map(|[y, x]| y * columns + x).collect();
+        assert_eq!(encoder.last_sites().indices(), sites, "{layout}");
+        let outputs = encoder.plan().network().site_outputs.clone();
+        for (position, output) in outputs.iter().enumerate() {
+            let found = encoder.site_output(position).unwrap();
+            let context = format!("{layout} {}", output.name);
+            assert_close(found, &expected.outputs[&output.name], &context);
+        }
+        if let Some(spconv) = spconv_python().filter(|_| layout == "spconv2") {
+            let result = path("spconv.json");
+            let script = "crates/infer/tests/reference/sparse/voxelnext_spconv.py";
+            run(&spconv, script, &[&checkpoint, &reference, &result]).unwrap();
+            let of_spconv: OnSites =
+                serde_json::from_str(&std::fs::read_to_string(&result).unwrap()).unwrap();
+            assert_eq!(of_spconv.sites, expected.sites, "sites of spconv");
+            for (position, output) in outputs.iter().enumerate() {
+                let found = encoder.site_output(position).unwrap();
+                let context = format!("spconv {}", output.name);
+                assert_close(found, &of_spconv.outputs[&output.name], &context);
+            }
+        }
+        let mut expected = expected.boxes;
+        let mut found = boxes(&encoder);
+        // An overlap of 0 makes a score of 0: there are ties, which the two sides order by their own sources.
+        let order = |a: &[f32; 11], b: &[f32; 11]| {
+            let keys = |of: &[f32; 11]| [-of[9], of[10], of[0], of[1]];
+            keys(a).partial_cmp(&keys(b)).unwrap()
+        };
+        expected.sort_by(order);
+        found.sort_by(order);
+        assert!(found.len() > 20, "{} boxes", found.len());
+        assert_eq!(found.len(), expected.len(), "{layout}");
+        assert_close(found.as_flattened(), expected.as_flattened(), layout);
+    }
 }
 
 #[test]

@@ -7,4 +7,5 @@ mod encoders;
 mod export;
 mod files;
 mod frames;
+mod on_sites;
 mod plans;

@@ -40,6 +40,7 @@ fn by_list(network: &SparseNetwork) -> Value {
             Operator::MaxPool { input, .. } => layer(at, values[*input]),
             Operator::Add { inputs: [a, b] } => sum(values[*a], values[*b]),
             Operator::Relu { input } => relu(values[*input]),
+            Operator::Merge { .. } => panic!("no level is merged"),
         });
     }
     values[network.map.input]
@@ -63,6 +64,7 @@ fn by_plan(plan: &Plan) -> Value {
             StepKind::MaxPool { input, .. } => layer(step.operation, read(input)),
             StepKind::Add { inputs: [a, b] } => sum(read(a), read(b)),
             StepKind::Relu { input } => read(input),
+            StepKind::Merge { .. } => panic!("no level is merged"),
         };
         // A step that is nothing but a ReLU says so by its kind.
         let has_relu = step.relu || matches!(step.kind, StepKind::Relu { .. });

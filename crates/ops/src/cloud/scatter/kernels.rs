@@ -12,6 +12,10 @@ use det_post_types::Result;
 
 /// Threads per block: a pillar or a cell each.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("cloud/scatter.cu", "kThreads");
+/// Cells of a block of `scatter_rows_*`.
+pub const CELLS_PER_BLOCK: u32 = kernel_constant!("cloud/scatter.cu", "kCellsPerBlock");
+/// Channels of a thread of `scatter_rows_*`.
+pub const CHANNELS_PER_THREAD: u32 = kernel_constant!("cloud/scatter.cu", "kChannelsPerThread");
 
 /// The parameter of `scatter_place`.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +29,7 @@ pub struct PlaceArgs<'a> {
     pub pillars: Out<'a, u32>,
 }
 
-/// The parameter of `scatter_write_*`.
+/// The parameter of `scatter_write_*` and `scatter_rows_*`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct WriteArgs<'a, From, To> {
@@ -33,13 +37,13 @@ pub struct WriteArgs<'a, From, To> {
     pub features: In<'a, From>,
     /// As in [`PlaceArgs`].
     pub pillars: Out<'a, u32>,
-    /// A plane per channel.
+    /// A plane per channel, or a row of channels per cell.
     pub map: Out<'a, To>,
     /// Rows of the features.
     pub num_rows: u32,
-    /// Cells of a plane.
+    /// Cells of the map.
     pub num_cells: u32,
-    /// Planes.
+    /// Channels of a cell.
     pub num_channels: u32,
     /// Padding.
     pub reserved: u32,
@@ -67,16 +71,35 @@ unsafe impl KernelSpec for Place {
 }
 
 fn check<From, To>(kernel: &str, args: &WriteArgs<'_, From, To>, grid: &Grid) -> Result<()> {
+    check_slices(kernel, args, grid, THREADS_PER_BLOCK)
+}
+
+fn check_rows<From, To>(kernel: &str, args: &WriteArgs<'_, From, To>, grid: &Grid) -> Result<()> {
+    if !args.num_channels.is_multiple_of(CHANNELS_PER_THREAD) {
+        let message =
+            format!("{} channels are no multiple of {CHANNELS_PER_THREAD}", args.num_channels);
+        return Err(refused(kernel, &message));
+    }
+    check_slices(kernel, args, grid, CELLS_PER_BLOCK)
+}
+
+fn check_slices<From, To>(
+    kernel: &str,
+    args: &WriteArgs<'_, From, To>,
+    grid: &Grid,
+    cells_per_block: u32,
+) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
     let [rows, cells, channels] =
         [args.num_rows, args.num_cells, args.num_channels].map(|n| n as usize);
     if channels == 0
         || rows == 0
-        || grid.num_blocks != [args.num_cells.div_ceil(THREADS_PER_BLOCK), 1]
+        || grid.num_blocks != [args.num_cells.div_ceil(cells_per_block), 1]
     {
         let blocks = grid.num_blocks;
-        let message =
-            format!("{blocks:?} blocks do not fit {rows} rows, {channels} planes of {cells}");
+        let message = format!(
+            "{blocks:?} blocks do not fit {rows} rows, {channels} channels of {cells} cells"
+        );
         return Err(refused(kernel, &message));
     }
     let slices = [
@@ -100,4 +123,19 @@ kernel_specs! {
     unsafe Write<f16, f16>: "scatter_write_f16", WriteArgs<f16, f16>;
     unsafe Write<f32, f16>: "scatter_write_f32_to_f16", WriteArgs<f32, f16>;
     unsafe Write<f16, f32>: "scatter_write_f16_to_f32", WriteArgs<f16, f32>;
+}
+
+/// `scatter_rows_*`.
+pub struct WriteRows<From, To>(PhantomData<(From, To)>);
+
+// SAFETY: `WriteArgs` mirrors the struct of that name (compared). The first threads of a block read the pillars of its
+// cells, whose number is limited to what is left of the map; all threads wait for them. Each then writes 8 channels of a
+// cell, from a row whose number is compared with `num_rows`. The check covers the slices and that channels come in
+// eights, so that reads and writes of 16 bytes are aligned, as allocations are.
+kernel_specs! {
+    check_rows;
+    unsafe WriteRows<f32, f32>: "scatter_rows_f32", WriteArgs<f32, f32>;
+    unsafe WriteRows<f16, f16>: "scatter_rows_f16", WriteArgs<f16, f16>;
+    unsafe WriteRows<f32, f16>: "scatter_rows_f32_to_f16", WriteArgs<f32, f16>;
+    unsafe WriteRows<f16, f32>: "scatter_rows_f16_to_f32", WriteArgs<f16, f32>;
 }

@@ -30,6 +30,7 @@ pub use event::Event;
 pub use graph::{CaptureLock, Graph, lock_capture};
 pub use kernel::{DependentKernel, Grid, Kernel, KernelSpec};
 pub(crate) use kernel::{blocks, check_len, check_lens, check_threads, kernel_specs, refused};
+pub(crate) use memory::Rows;
 pub use memory::{
     BUFFER_ALIGNMENT, DeviceBuffer, DevicePayload, In, InPlaceUploads, MappedBuffer, Out,
     PageLocked, PinnedBuffer, Plain, TAIL_BYTES, TransferBytes, UploadScope, VECTOR_BYTES,

@@ -52,6 +52,13 @@ pub(super) fn open(ordinal: u32) -> Result<CudaDevice> {
     Ok(CudaDevice { inner })
 }
 
+/// The GPUs that are open.
+pub(super) fn opened() -> Vec<CudaDevice> {
+    let gpus = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let open = gpus.iter().filter_map(|(_, inner)| inner.upgrade());
+    open.map(|inner| CudaDevice { inner }).collect()
+}
+
 /// Requests 32 connections to the GPU for the streams of this process, the most that the driver
 /// makes, in place of 8: streams that share a connection wait for each other, and a camera has
 /// three. A value of `CUDA_DEVICE_MAX_CONNECTIONS` in the environment takes precedence.

@@ -44,10 +44,13 @@ mod jpeg_markers;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
 #[cfg(feature = "cuda")]
+mod nvdec;
+#[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "nvJPEG is a C library; each block states why it is sound")]
 pub mod nvjpeg;
 mod png;
 mod timed;
+pub mod video;
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! The CPU side of rulebooks.
 
-use super::{EntranceCounts, Geometry, Mode, OutputCounts, SiteGrid, Sites, Table};
+use super::{EntranceCounts, Geometry, Mode, OutputCounts, Scaled, SiteGrid, Sites, Table};
 
 const NO_INPUT: u32 = u32::MAX;
 
@@ -135,6 +135,18 @@ pub(super) fn output_sites(
     counts.num_over_capacity = output.rank_marked();
     counts.num_sites = output.len();
     counts
+}
+
+/// Marks the cells of a plane under the sites of levels, whose grids fit.
+pub(super) fn merged_sites(sources: &[Scaled<&Sites>], output: &mut Sites) -> OutputCounts {
+    output.clear();
+    for Scaled { level, scale } in sources {
+        for &index in level.indices() {
+            output.mark(output.grid().under(level.grid().cell_of(index), *scale));
+        }
+    }
+    let num_over_capacity = output.rank_marked();
+    OutputCounts { num_sites: output.len(), num_over_capacity, num_inputs_without_output: 0 }
 }
 
 /// Fills the table; geometry, grids and capacity fit.

@@ -127,6 +127,26 @@ pub struct OutputsArgs<'a> {
     pub is_transposed: u32,
 }
 
+/// The parameter of `rulebook_mark_merged`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct MergedArgs<'a> {
+    /// Sites of the level.
+    pub sites: In<'a, u32>,
+    /// Their counts.
+    pub counts: In<'a, u32>,
+    /// A bit per cell of the plane.
+    pub output_bits: Out<'a, u32>,
+    /// The grid of the level.
+    pub input_grid: GridArgs,
+    /// The grid of the plane.
+    pub output_grid: GridArgs,
+    /// The most sites of the level.
+    pub capacity: u32,
+    /// Cells of the plane that a cell of the level is wide.
+    pub scale: u32,
+}
+
 /// The parameter of `rulebook_triples` and `rulebook_taps`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -156,6 +176,7 @@ mirrors!(ClearArgs<'_>, "sparse/rulebook.cuh", "ClearArgs");
 mirrors!(CellsArgs<'_>, "sparse/rulebook.cuh", "CellsArgs");
 mirrors!(RankArgs<'_>, "sparse/rulebook.cuh", "RankArgs");
 mirrors!(OutputsArgs<'_>, "sparse/rulebook.cuh", "OutputsArgs");
+mirrors!(MergedArgs<'_>, "sparse/rulebook.cuh", "MergedArgs");
 mirrors!(TableArgs<'_>, "sparse/rulebook.cuh", "TableArgs");
 
 /// Empties the bitmaps of levels.
@@ -276,6 +297,32 @@ unsafe impl KernelSpec for MarkOutputs {
                 ("counts", args.counts.len(), NUM_COUNTS),
                 ("output_bits", args.output_bits.len(), num_words),
                 ("output_counts", args.output_counts.len(), NUM_COUNTS),
+            ],
+        )
+    }
+}
+
+/// Sets the bits of the cells of a plane that are under sites.
+pub struct MarkMerged;
+
+// SAFETY: `MergedArgs` mirrors the struct of that name. Sites are read below their number and the
+// capacity; a cell of the plane is compared with its grid, for which the bitmap is long enough. No
+// thread waits.
+unsafe impl KernelSpec for MarkMerged {
+    const NAME: &'static str = "rulebook_mark_merged";
+    type Args<'a> = MergedArgs<'a>;
+    fn check(args: &MergedArgs<'_>, grid: &Grid) -> Result<()> {
+        check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
+        if args.output_grid.num_cells() > SiteGrid::MAX_CELLS {
+            return Err(refused(Self::NAME, &format!("{:?}", args.output_grid)));
+        }
+        let num_words = args.output_grid.num_cells().div_ceil(32) as usize;
+        check_lens(
+            Self::NAME,
+            [
+                ("sites", args.sites.len(), args.capacity as usize),
+                ("counts", args.counts.len(), NUM_COUNTS),
+                ("output_bits", args.output_bits.len(), num_words),
             ],
         )
     }

@@ -63,6 +63,15 @@ pub struct OutputCounts {
     pub num_inputs_without_output: usize,
 }
 
+/// A level whose cells are `scale` cells of another one wide, along all axes but the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Scaled<L> {
+    /// The level, or where to find it.
+    pub level: L,
+    /// How many cells of the other level a cell is wide.
+    pub scale: u32,
+}
+
 /// The sites of a network's input, from rows of (batch, c0, c1, c2) in any
 /// order.
 ///
@@ -100,6 +109,46 @@ pub fn output_sites(
             argument(format!("{mode:?} has no separate sites; use the sites of the level"))
         }
     }
+}
+
+/// The sites of levels, seen along their first axis: the cells (batch, 0, c1, c2) of a plane for
+/// which a level with scale `s` has a site (batch, any, c1 / s, c2 / s), in place of those that
+/// `output` held.
+///
+/// # Errors
+/// `Argument` when the grid of `output` has more than one cell along its first axis, a scale is
+/// 0, or a cell of a level is outside of it.
+pub fn merged_sites(sources: &[Scaled<&Sites>], output: &mut Sites) -> Result<OutputCounts> {
+    for source in sources {
+        check_merge(source.level.grid(), source.scale, output.grid())?;
+    }
+    Ok(cpu::merged_sites(sources, output))
+}
+
+/// Checks that every cell of a grid has a place on a plane.
+///
+/// # Errors
+/// `Argument` as of [`merged_sites`].
+pub fn check_merge(grid: &SiteGrid, scale: u32, plane: &SiteGrid) -> Result<()> {
+    let [depth, rows, columns] = plane.shape();
+    let [_, s1, s2] = grid.shape();
+    let is_inside =
+        |size: u32, limit: u32| u64::from(size - 1) * u64::from(scale) < u64::from(limit);
+    let fits = depth == 1
+        && scale > 0
+        && grid.batch_size() == plane.batch_size()
+        && is_inside(s1, rows)
+        && is_inside(s2, columns);
+    if fits {
+        return Ok(());
+    }
+    argument(format!(
+        "a grid of {}x{:?} with a scale of {scale} has no place on a plane of {}x{:?}",
+        grid.batch_size(),
+        grid.shape(),
+        plane.batch_size(),
+        plane.shape()
+    ))
 }
 
 /// Fills the table of a convolution between two levels. For a submanifold one

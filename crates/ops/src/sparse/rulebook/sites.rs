@@ -72,6 +72,14 @@ impl SiteGrid {
         [index / s2 / s1 / s0, index / s2 / s1 % s0, index / s2 % s1, index % s2]
     }
 
+    /// Of a plane: the linear index of the cell under `(batch, any, c1, c2)` of a level with a
+    /// scale, which has a place on it.
+    #[inline]
+    pub(crate) fn under(&self, [batch, _, c1, c2]: [u32; 4], scale: u32) -> u32 {
+        let [_, s1, s2] = self.shape;
+        (batch * s1 + c1 * scale) * s2 + c2 * scale
+    }
+
     fn cells_per_scene(&self) -> u32 {
         self.shape.iter().product()
     }

@@ -91,6 +91,7 @@ definitions! {
     "yolo_msgs" {
         msg: "BoundingBox2D" "BoundingBox3D" "Detection" "DetectionArray" "KeyPoint2D"
             "KeyPoint2DArray" "KeyPoint3D" "KeyPoint3DArray" "Mask" "Point2D" "Pose2D" "Vector2";
+        srv: "SetClasses";
     }
 }
 

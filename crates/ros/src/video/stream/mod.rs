@@ -3,13 +3,16 @@
 //! A stream begins at a key frame (IDR) whose parameter sets are known. After a packet that is damaged or
 //! missing it begins again at the next one. The decoder gets parameter sets and slices, and nothing else.
 
+mod coded;
+
 use std::collections::BTreeMap;
 
 use super::bits::{REENCODE, STAGE, damaged};
-use super::nal::{Unit, UnitKind, push_unit, units};
+use super::nal::{Unit, UnitKind, units};
 use super::parameters::{
     Color, PictureParameters, SequenceParameters, SliceStart, SliceType, check_len, profile_name,
 };
+pub(super) use coded::CodedPicture;
 use det_post_types::{Error, ErrorKind, Result, Size};
 
 /// The most pixels of a picture, and of all pictures that a decoder keeps: the limits of level 5.2.
@@ -70,7 +73,7 @@ impl Stream {
         self.doubts_sets = true;
     }
 
-    /// Takes a packet of one picture, whose NAL units it writes for the decoder.
+    /// Takes a packet of one picture, whose NAL units it writes for a decoder.
     ///
     /// # Errors
     /// `VideoCodec` for a packet that is damaged or follows a missing one, `NoImage` for one before
@@ -81,7 +84,7 @@ impl Stream {
         &mut self,
         packet: &[u8],
         max_bytes: usize,
-        decodable: &mut Vec<u8>,
+        decodable: &mut CodedPicture,
     ) -> Result<NextPicture> {
         decodable.clear();
         if self.doubts_sets && key_frame(packet) == KeyFrame::Complete {
@@ -108,10 +111,7 @@ impl Stream {
                 UnitKind::Sequence => {
                     check_len(unit)?;
                     let parameters = SequenceParameters::read(unit)?;
-                    let mut bytes = unit.bytes.to_vec();
-                    if let Some(profile) = bytes.get_mut(1) {
-                        *profile = without_reordering(*profile);
-                    }
+                    let bytes = unit.bytes.to_vec();
                     self.sequences.insert(parameters.id, Set { parameters, bytes });
                 }
                 UnitKind::Picture => {
@@ -134,7 +134,7 @@ impl Stream {
         packet: &[u8],
         slices: &Slices<'_>,
         max_bytes: usize,
-        decodable: &mut Vec<u8>,
+        decodable: &mut CodedPicture,
     ) -> Result<NextPicture> {
         if slices.has_reordering {
             return Err(unsupported(
@@ -153,9 +153,8 @@ impl Stream {
         if slices.is_key {
             check_decodable(&sequence, max_bytes)?;
             // All of them: a decoder that was made again knows none.
-            let sets = self.sequences.values().map(|set| &set.bytes);
-            let pictures = self.pictures.values().map(|set| &set.bytes);
-            sets.chain(pictures).for_each(|set| push_unit(decodable, set));
+            self.sequences.values().for_each(|set| decodable.push_sequence(&set.bytes));
+            self.pictures.values().for_each(|set| decodable.push(&set.bytes));
             self.current = Some(Current { sequence, last_frame_num: 0 });
         } else {
             self.check_follows(&slices.first, &sequence)?;
@@ -164,7 +163,7 @@ impl Stream {
             // Its sequence is that of the key frame.
             let is_new_set = unit.kind() == UnitKind::Picture && !slices.is_key;
             if is_new_set || matches!(unit.kind(), UnitKind::Slice | UnitKind::KeySlice) {
-                push_unit(decodable, unit.bytes);
+                decodable.push(unit.bytes);
             }
         }
         let SequenceParameters { size, color, .. } = sequence;
@@ -259,18 +258,6 @@ fn is_droppable(packet: &[u8]) -> bool {
     let Ok(units) = units(packet) else { return false };
     let mut slices = units.filter(is_slice).peekable();
     slices.peek().is_some() && slices.all(|unit| !unit.is_reference())
-}
-
-/// The profile that the decoder gets in place of the stream's: one of the same syntax that has no B frames. In other
-/// profiles openh264 holds images back to bring them in order, and never frees those that are flushed one by one; without
-/// B frames, which are refused, there is nothing to bring in order.
-fn without_reordering(profile: u8) -> u8 {
-    match profile {
-        77 | 88 => 66,
-        // Scalable baseline, whose sets state chroma and depth as sets of high do.
-        100 => 83,
-        other => other,
-    }
 }
 
 /// What a packet is to a stream that begins at it.

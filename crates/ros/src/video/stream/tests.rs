@@ -114,7 +114,7 @@ fn first() -> Vec<u8> {
 
 /// What becomes of each packet: `K` a key frame, `.` another picture, else the reason.
 fn outcomes(packets: &[Vec<u8>]) -> Vec<&'static str> {
-    let (mut stream, mut units) = (Stream::default(), Vec::new());
+    let (mut stream, mut units) = (Stream::default(), CodedPicture::default());
     let outcome = |packet: &Vec<u8>| match stream.take(packet, 1 << 20, &mut units) {
         Ok(NextPicture { is_key: true, .. }) => "K",
         Ok(_) => ".",
@@ -176,7 +176,7 @@ fn what_is_not_decoded_is_refused_by_name() {
         (Sequence { num_references: 16, macroblocks: [120, 120], ..SEQUENCE }, "16 references"),
         (Sequence { crop: Some([320, 0]), ..SEQUENCE }, "images of 0x368"),
     ] {
-        let (mut stream, mut units) = (Stream::default(), Vec::new());
+        let (mut stream, mut units) = (Stream::default(), CodedPicture::default());
         let error = stream.take(&with(sequence), 1 << 30, &mut units).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Encoding, "{error}");
         assert!(error.message().contains(part), "{part}: {error}");
@@ -186,7 +186,8 @@ fn what_is_not_decoded_is_refused_by_name() {
         (vec![vec![0x42, 0x88]], "partitions"),
         (vec![slice(0x41, 0, 3, 1)], "switching slices"),
     ] {
-        let error = Stream::default().take(&packet(&units), 99, &mut Vec::new()).unwrap_err();
+        let error =
+            Stream::default().take(&packet(&units), 99, &mut CodedPicture::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Encoding, "{error}");
         assert!(error.message().contains(part), "{part}: {error}");
     }
@@ -210,31 +211,34 @@ fn sizes_and_colors_are_those_of_the_sequence() {
     ];
     for (sequence, size, (is_full_range, matrix)) in cases {
         let packet = packet(&[sequence.unit(), picture_set(), key()]);
-        let next = Stream::default().take(&packet, 1 << 20, &mut Vec::new()).unwrap();
+        let next = Stream::default().take(&packet, 1 << 20, &mut CodedPicture::default()).unwrap();
         assert_eq!((next.size, next.color), (size, Color { is_full_range, matrix }));
     }
-    let error =
-        Stream::default().take(&first(), 640 * 360 * 3 / 2 - 1, &mut Vec::new()).unwrap_err();
+    let error = Stream::default()
+        .take(&first(), 640 * 360 * 3 / 2 - 1, &mut CodedPicture::default())
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
-    assert!(Stream::default().take(&first(), 640 * 360 * 3 / 2, &mut Vec::new()).is_ok());
+    assert!(
+        Stream::default().take(&first(), 640 * 360 * 3 / 2, &mut CodedPicture::default()).is_ok()
+    );
 }
 
 #[test]
 fn the_decoder_gets_sets_and_slices() {
-    let (mut stream, mut units) = (Stream::default(), Vec::new());
+    let (mut stream, mut units) = (Stream::default(), CodedPicture::default());
     let (delimiter, message) = (vec![0x09, 0xf0], vec![0x06, 1, 1, 0x80]);
     let second = slice(0x65, 460, 7, 0);
     let all = [delimiter, SEQUENCE.unit(), picture_set(), message, key(), second.clone()];
     stream.take(&packet(&all), 1 << 20, &mut units).unwrap();
-    assert_eq!(units, packet(&[SEQUENCE.unit(), picture_set(), key(), second.clone()]));
+    assert_eq!(units.units(), packet(&[SEQUENCE.unit(), picture_set(), key(), second.clone()]));
     // A key frame without sets gets those that are known.
     stream.take(&packet(&[key(), second.clone()]), 1 << 20, &mut units).unwrap();
-    assert_eq!(units, packet(&[SEQUENCE.unit(), picture_set(), key(), second.clone()]));
+    assert_eq!(units.units(), packet(&[SEQUENCE.unit(), picture_set(), key(), second.clone()]));
     stream.take(&packet(&[next(1)]), 1 << 20, &mut units).unwrap();
-    assert_eq!(units, packet(&[next(1)]));
+    assert_eq!(units.units(), packet(&[next(1)]));
     let error = stream.take(&packet(&[second]), 1 << 20, &mut units).unwrap_err();
     assert!(error.message().contains("the first slice of the image is missing"), "{error}");
-    assert!(units.is_empty());
+    assert!(units.units().is_empty());
 }
 
 #[test]

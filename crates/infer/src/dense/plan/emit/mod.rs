@@ -26,7 +26,7 @@ pub(super) fn emit(
     placed: Placed,
     elements: &Elements,
 ) -> Result<(Vec<Step>, Vec<Buffer>)> {
-    let Placed { regions, buffers, copies, output_copies } = placed;
+    let Placed { regions, buffers, copies, output_copies, .. } = placed;
     let mut emitter = Emitter {
         graph,
         elements,

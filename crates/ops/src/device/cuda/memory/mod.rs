@@ -19,6 +19,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 pub use borrowed::BUFFER_ALIGNMENT;
+pub(crate) use borrowed::Rows;
 use cudarc::driver::result;
 use det_post_kernels::{Field, Kind, Struct};
 use half::f16;

@@ -17,10 +17,11 @@ pub use table::DeviceTable;
 use super::args::{GeometryArgs, GridArgs};
 use super::kernels::{
     CellsArgs, Clear, ClearArgs, CountInput, CountOutput, INPUT_WORDS, LevelArgs, MAX_LEVELS,
-    MarkCells, MarkOutputs, OUTPUT_WORDS, OutputsArgs, Place, RANK_THREADS_PER_BLOCK, RankArgs,
-    RankInput, RankOutput, THREADS_PER_BLOCK, TableArgs, TapWords, Triples,
+    MarkCells, MarkMerged, MarkOutputs, MergedArgs, OUTPUT_WORDS, OutputsArgs, Place,
+    RANK_THREADS_PER_BLOCK, RankArgs, RankInput, RankOutput, THREADS_PER_BLOCK, TableArgs,
+    TapWords, Triples,
 };
-use super::{Geometry, Mode, Table, check_grids};
+use super::{Geometry, Mode, Scaled, Table, check_grids, check_merge};
 use crate::device::cuda::{
     DeviceBuffer, Grid as Blocks, In, Kernel, KernelSpec, Out, Stream, blocks,
 };
@@ -70,6 +71,7 @@ pub struct Workspace {
     count_output: Kernel<CountOutput>,
     rank_output: Kernel<RankOutput>,
     mark_outputs: Kernel<MarkOutputs>,
+    mark_merged: Kernel<MarkMerged>,
     triples: Kernel<Triples>,
     taps: Kernel<TapWords>,
 }
@@ -91,6 +93,7 @@ impl Workspace {
             count_output: device.kernel()?,
             rank_output: device.kernel()?,
             mark_outputs: device.kernel()?,
+            mark_merged: device.kernel()?,
             triples: device.kernel()?,
             taps: device.kernel()?,
         })
@@ -180,6 +183,34 @@ impl Workspace {
             is_transposed: u32::from(mode == Mode::Transposed),
         };
         self.mark_outputs.enqueue(stream, rows(input.capacity, 1), args)?;
+        self.enqueue_ranks(&self.count_output, &self.rank_output, OUTPUT_WORDS, output)
+    }
+
+    /// Queues the making of the sites of a plane, whose bitmap is clear, as
+    /// [`super::merged_sites`].
+    ///
+    /// # Errors
+    /// As [`super::merged_sites`]; `Device` when a level belongs to another stream or a launch
+    /// fails.
+    pub fn enqueue_merged(
+        &self,
+        sources: &[Scaled<&DeviceSites>],
+        output: &mut DeviceSites,
+    ) -> Result<()> {
+        let stream = &self.stream;
+        for &Scaled { level, scale } in sources {
+            check_merge(&level.grid, scale, &output.grid)?;
+            let args = MergedArgs {
+                sites: level.sites.input(stream)?,
+                counts: level.counts.input(stream)?,
+                output_bits: output.bits.output(stream)?,
+                input_grid: GridArgs::new(&level.grid),
+                output_grid: GridArgs::new(&output.grid),
+                capacity: level.capacity as u32,
+                scale,
+            };
+            self.mark_merged.enqueue(stream, rows(level.capacity, 1), args)?;
+        }
         self.enqueue_ranks(&self.count_output, &self.rank_output, OUTPUT_WORDS, output)
     }
 

@@ -1,18 +1,23 @@
 //! Running a plan on a GPU.
 
-use super::operation::Origin;
-use super::plan::{Plan, Step, StepKind};
+mod steps;
+
+use steps::{BoundKind, BoundStep, Ops, buffer_of};
+
+use super::operation::{Origin, merged};
+use super::plan::Plan;
 use super::{EncoderCounts, refuse};
 use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, Stream};
 use det_post_ops::sparse::conv::Precision;
-use det_post_ops::sparse::conv::cuda::{Convolution, DeviceFeatures, Workspace as Features};
+use det_post_ops::sparse::conv::cuda::{DeviceFeatures, Workspace as Features};
 use det_post_ops::sparse::max_pool::cuda::Workspace as MaxPool;
+use det_post_ops::sparse::merge::cuda::Workspace as Merge;
 use det_post_ops::sparse::rulebook::cuda::{
     Cells, DeviceSites, DeviceTable, PublishedCounts, Workspace as Rulebooks,
 };
 use det_post_ops::sparse::rulebook::{Mode, OutputCounts, SiteGrid};
 use det_post_ops::sparse::to_map::cuda::Workspace as ToMap;
-use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::Result;
 
 /// A network of sparse convolutions on a GPU.
 ///
@@ -28,6 +33,7 @@ pub struct CudaEncoder {
     rulebooks: Rulebooks,
     features: Features,
     max_pool: MaxPool,
+    merge: Merge,
     to_map: ToMap,
     levels: Vec<DeviceSites>,
     tables: Vec<DeviceTable>,
@@ -37,123 +43,6 @@ pub struct CudaEncoder {
     map_buffer: usize,
     published: PublishedCounts,
     counts: EncoderCounts,
-}
-
-/// A step with the buffers that hold its tensors.
-struct BoundStep {
-    kind: BoundKind,
-    relu: bool,
-    /// Index of the buffer that it writes.
-    output: usize,
-    /// Index of the level of its output.
-    level: usize,
-    num_channels: usize,
-}
-
-/// What a step computes from which buffers.
-enum BoundKind {
-    Convolution { input: usize, residual: Option<usize>, table: usize, weights: Box<Convolution> },
-    MaxPool { input: usize, table: usize },
-    Add { input: usize, other: Option<usize> },
-}
-
-impl BoundStep {
-    fn new(stream: &Stream, plan: &Plan, step: &Step, precision: Precision) -> Result<Self> {
-        let buffer = |tensor| buffer_of(plan, tensor);
-        let kind = match step.kind {
-            StepKind::Convolution { input, rulebook, residual } => {
-                let Some(parameters) = plan.parameters(step) else {
-                    return refuse(format!("operation {} has no parameters", step.operation));
-                };
-                let weights = if input == 0 {
-                    Convolution::of_input(stream, &parameters, precision)?
-                } else {
-                    Convolution::new(stream, &parameters, precision)?
-                };
-                BoundKind::Convolution {
-                    input: buffer(input)?,
-                    residual: residual.map(buffer).transpose()?,
-                    table: rulebook,
-                    weights: Box::new(weights),
-                }
-            }
-            StepKind::MaxPool { input, rulebook } => {
-                BoundKind::MaxPool { input: buffer(input)?, table: rulebook }
-            }
-            StepKind::Add { inputs: [a, b] } => {
-                BoundKind::Add { input: buffer(a)?, other: Some(buffer(b)?) }
-            }
-            StepKind::Relu { input } => BoundKind::Add { input: buffer(input)?, other: None },
-        };
-        let reads_parts = match step.kind {
-            StepKind::Convolution { residual, .. } => residual == Some(0),
-            kind => kind.inputs().any(|tensor| tensor == 0),
-        };
-        if reads_parts && matches!(precision, Precision::F16 | Precision::Bf16) {
-            return refuse(format!(
-                "operation {} reads the features of the voxels; only convolutions can in \
-                 {precision:?}",
-                plan.network().operations[step.operation].name
-            ));
-        }
-        let tensor = plan.network().tensors[step.output];
-        let relu = step.relu || matches!(step.kind, StepKind::Relu { .. });
-        let output = buffer(step.output)?;
-        Ok(Self { kind, relu, output, level: tensor.level, num_channels: tensor.channels })
-    }
-
-    fn enqueue(
-        &self,
-        (features, max_pool): (&Features, &MaxPool),
-        levels: &[DeviceSites],
-        tables: &[DeviceTable],
-        buffers: &mut [DeviceFeatures],
-    ) -> Result<()> {
-        let sites = &levels[self.level];
-        let (first, second) = match self.kind {
-            BoundKind::Convolution { input, residual, .. } => (input, residual),
-            BoundKind::MaxPool { input, .. } => (input, None),
-            BoundKind::Add { input, other } => (input, other),
-        };
-        let (first, second, out) = borrow(buffers, first, second, self.output)?;
-        match &self.kind {
-            BoundKind::Convolution { table, weights, .. } => {
-                weights.enqueue(first, (&tables[*table], sites), second, self.relu, out)
-            }
-            // Never negative, so that a ReLU changes nothing.
-            BoundKind::MaxPool { table, .. } => {
-                max_pool.enqueue(first, self.num_channels, (&tables[*table], sites), out)
-            }
-            BoundKind::Add { .. } => {
-                features.enqueue_add((first, second), self.num_channels, sites, self.relu, out)
-            }
-        }
-    }
-}
-
-/// The buffers that a step reads, and the one that it writes.
-fn borrow(
-    buffers: &mut [DeviceFeatures],
-    first: usize,
-    second: Option<usize>,
-    output: usize,
-) -> Result<(&DeviceFeatures, Option<&DeviceFeatures>, &mut DeviceFeatures)> {
-    let same_buffer = |_| {
-        let message = format!("a step reads and writes buffer {output}");
-        Error::new(ErrorKind::Model, "sparse_network", message)
-    };
-    match second {
-        Some(second) if second != first => {
-            let [first, second, out] =
-                buffers.get_disjoint_mut([first, second, output]).map_err(same_buffer)?;
-            Ok((first, Some(second), out))
-        }
-        second => {
-            let [first, out] = buffers.get_disjoint_mut([first, output]).map_err(same_buffer)?;
-            let first = &*first;
-            Ok((first, second.map(|_| first), out))
-        }
-    }
 }
 
 impl CudaEncoder {
@@ -192,6 +81,7 @@ impl CudaEncoder {
             rulebooks: Rulebooks::new(stream)?,
             features: Features::new(stream)?,
             max_pool: MaxPool::new(stream)?,
+            merge: Merge::new(stream)?,
             to_map: ToMap::new(stream)?,
             levels: levels.collect::<Result<_>>()?,
             tables: tables.collect::<Result<_>>()?,
@@ -235,7 +125,7 @@ impl CudaEncoder {
         let buffers = self.buffers.iter().map(DeviceFeatures::num_bytes);
         let weights = self.steps.iter().map(|step| match &step.kind {
             BoundKind::Convolution { weights, .. } => weights.num_bytes(),
-            BoundKind::MaxPool { .. } | BoundKind::Add { .. } => 0,
+            BoundKind::MaxPool { .. } | BoundKind::Add { .. } | BoundKind::Merge { .. } => 0,
         });
         levels.chain(tables).chain(buffers).chain(weights).sum()
     }
@@ -291,18 +181,49 @@ impl CudaEncoder {
         features: &DeviceBuffer<f32>,
         map: &mut DeviceTensor,
     ) -> Result<()> {
-        self.enqueue_sites_and_tables(cells, num)?;
         let network = self.plan.network();
-        let num_channels = network.input_channels();
+        if !network.site_outputs.is_empty() {
+            return refuse("the network ends on sites, not in a map".into());
+        }
+        let (tensor, axes) = (network.tensors[network.map.input], network.map.axes);
+        self.enqueue_on_sites(cells, num, features)?;
+        let (features, sites) = (&self.buffers[self.map_buffer], &self.levels[tensor.level]);
+        self.to_map.enqueue(features, sites, axes, tensor.channels, map)
+    }
+
+    /// Queues the computing of the outputs of a network that ends on sites, from voxels as
+    /// [`Self::enqueue`].
+    ///
+    /// # Errors
+    /// As [`Self::enqueue`].
+    pub fn enqueue_on_sites(
+        &mut self,
+        cells: Cells<'_>,
+        num: &DeviceBuffer<u32>,
+        features: &DeviceBuffer<f32>,
+    ) -> Result<()> {
+        self.enqueue_sites_and_tables(cells, num)?;
+        let num_channels = self.plan.network().input_channels();
         let input = &mut self.buffers[self.input_buffer];
         self.features.enqueue_input(features, num_channels, &self.levels[0], input)?;
         for step in &self.steps {
-            let ops = (&self.features, &self.max_pool);
+            let Self { features, max_pool, merge, .. } = self;
+            let ops = Ops { features, max_pool, merge };
             step.enqueue(ops, &self.levels, &self.tables, &mut self.buffers)?;
         }
-        let tensor = network.tensors[network.map.input];
-        let (features, sites) = (&self.buffers[self.map_buffer], &self.levels[tensor.level]);
-        self.to_map.enqueue(features, sites, network.map.axes, tensor.channels, map)
+        Ok(())
+    }
+
+    /// The output at a position of the network's `site_outputs`, rows in the order of
+    /// [`Self::last_sites`]; `None` where there is no such output.
+    pub fn site_output(&self, position: usize) -> Option<&DeviceFeatures> {
+        let output = self.plan.network().site_outputs.get(position)?;
+        Some(&self.buffers[self.plan.buffer_of(output.tensor)?])
+    }
+
+    /// The sites of the map, or of the outputs.
+    pub fn last_sites(&self) -> &DeviceSites {
+        &self.levels[self.plan.network().last_level()]
     }
 
     /// Queues the making of the sites of every level and of the tables of every rulebook: the
@@ -318,13 +239,18 @@ impl CudaEncoder {
         self.rulebooks.enqueue_clear(&mut self.levels)?;
         self.rulebooks.enqueue_input(cells, num, &mut self.levels[0])?;
         for (index, level) in self.plan.network().levels.iter().enumerate().skip(1) {
+            // A level comes after those that it is derived from.
+            let (before, rest) = self.levels.split_at_mut(index);
             let (from, geometry, mode) = match level.origin {
                 Origin::Voxels => continue,
                 Origin::Strided { from, geometry } => (from, geometry, Mode::Strided),
                 Origin::Transposed { from, geometry } => (from, geometry, Mode::Transposed),
+                Origin::Merged { from } => {
+                    let (sources, num) = merged(&from, before);
+                    self.rulebooks.enqueue_merged(&sources[..num], &mut rest[0])?;
+                    continue;
+                }
             };
-            // A level comes after the one that it is derived from.
-            let (before, rest) = self.levels.split_at_mut(index);
             self.rulebooks.enqueue_output(&before[from], &geometry, mode, &mut rest[0])?;
         }
         for (rulebook, table) in self.plan.rulebooks().iter().zip(&mut self.tables) {
@@ -333,9 +259,4 @@ impl CudaEncoder {
         }
         Ok(())
     }
-}
-
-/// The buffer of a tensor that a step reads or writes.
-fn buffer_of(plan: &Plan, tensor: usize) -> Result<usize> {
-    plan.buffer_of(tensor).map_or_else(|| refuse(format!("tensor {tensor} has no buffer")), Ok)
 }
