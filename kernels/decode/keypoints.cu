@@ -76,6 +76,9 @@ __device__ void map_keypoint(const Args<T>& args) {
             found.x = clipped(x * settings.scale[0] + settings.offset[0], settings.size[0]);
             found.y = clipped(y * settings.scale[1] + settings.offset[1], settings.size[1]);
             found.score = score;
+        } else {
+            // The host counts it and puts zeros in its place.
+            found.score = nanf("");
         }
     }
     args.keypoints[own] = found;

@@ -84,6 +84,8 @@ struct PlanArgs {
     // In mapped host memory.
     Slice<Window> published;
     Slice<Totals> published_totals;
+    // By mask, in mapped host memory: cleared here, set by `mask_bits_*`.
+    Slice<uint32_t> invalid;
     uint32_t word_capacity;
     uint32_t reserved;
 };
@@ -96,6 +98,7 @@ struct BitsArgs {
     Slice<const Planned> planned;
     Slice<const Totals> totals;
     Slice<uint32_t> words;
+    Slice<uint32_t> invalid;
     uint32_t map_width;
     uint32_t map_height;
     uint32_t num_prototypes;
@@ -236,10 +239,11 @@ __device__ float value_of(const Tap& x, const Tap& y, const At& at) {
     return mix(left, right, x.weight);
 }
 
-// For a warp: a word from its lanes' pixels.
+// For a warp: a word from its lanes' pixels. Sets `is_invalid` where the value of one is not
+// finite.
 template <typename Value>
 __device__ uint32_t word_of(const Settings& settings, const Planned& mask, uint32_t word,
-                            const Value& value) {
+                            const Value& value, bool& is_invalid) {
     const Window& window = mask.window;
     const uint32_t per_row = words_per_row(window);
     const uint32_t row = word / per_row;
@@ -248,7 +252,9 @@ __device__ uint32_t word_of(const Settings& settings, const Planned& mask, uint3
     if (column < window.width) {
         const Tap x = tap(mask.x, window.left + column);
         const Tap y = tap(mask.y, window.top + row);
-        is_set = value(x, y) > settings.level;
+        const float found = value(x, y);
+        is_invalid |= !isfinite(found);
+        is_set = found > settings.level;
     }
     return __ballot_sync(kAllLanes, is_set);
 }
@@ -257,7 +263,7 @@ __device__ uint32_t word_of(const Settings& settings, const Planned& mask, uint3
 template <typename T>
 __device__ void write_tile(const BitsArgs<T>& args, const Settings& settings, const Planned& mask,
                            uint32_t first, uint32_t end, const Values<T>& values,
-                           float (&staged)[kMaxCells]) {
+                           float (&staged)[kMaxCells], bool& is_invalid) {
     const Window& window = mask.window;
     const uint32_t per_row = words_per_row(window);
     const uint32_t rows[2] = {first / per_row, (end - 1) / per_row};
@@ -283,7 +289,7 @@ __device__ void write_tile(const BitsArgs<T>& args, const Settings& settings, co
     const uint32_t lane = threadIdx.x % kLanes;
     uint32_t own = 0;
     for (uint32_t i = 0; i < kWordsOfWarp && start + i < end; ++i) {
-        const uint32_t word = word_of(settings, mask, start + i, [&](const Tap& x, const Tap& y) {
+        const auto value = [&](const Tap& x, const Tap& y) {
             if (is_staged) {
                 return value_of(
                     x, y, [&](uint32_t column, uint32_t row) { return cells.at(column, row); });
@@ -291,7 +297,8 @@ __device__ void write_tile(const BitsArgs<T>& args, const Settings& settings, co
             return value_of(x, y, [&](uint32_t column, uint32_t row) {
                 return cell_value(args, values, column, row);
             });
-        });
+        };
+        const uint32_t word = word_of(settings, mask, start + i, value, is_invalid);
         if (i == lane) own = word;
     }
     const uint64_t at = static_cast<uint64_t>(window.first_word) + start + lane;
@@ -303,6 +310,7 @@ __device__ void write_bits(const BitsArgs<T>& args) {
     __shared__ float staged[kMaxCells];
     __shared__ float coefficients[kMaxPrototypes];
     __shared__ Planned found;
+    __shared__ uint32_t found_at;
     const Settings settings = args.settings[0];
     const uint32_t num_masks =
         min(args.totals[0].num_masks, static_cast<uint32_t>(args.planned.len));
@@ -311,10 +319,15 @@ __device__ void write_bits(const BitsArgs<T>& args) {
         for (uint32_t i = threadIdx.x; i < num_masks; i += kThreads) {
             const Planned planned = args.planned[i];
             // Below the first tile the difference is large.
-            if (tile - planned.first_tile < planned.num_tiles) found = planned;
+            if (tile - planned.first_tile < planned.num_tiles) {
+                found = planned;
+                found_at = i;
+            }
         }
         __syncthreads();
         const Planned mask = found;
+        const uint32_t mask_at = found_at;
+        bool is_invalid = false;
         const bool has_row = mask.source < args.num_rows;
         const bool are_maps = args.are_maps != 0;
         for (uint32_t i = threadIdx.x; i < args.num_prototypes; i += kThreads) {
@@ -323,6 +336,7 @@ __device__ void write_bits(const BitsArgs<T>& args) {
                                 static_cast<uint64_t>(i) * args.distance;
             const bool is_there = has_row && !are_maps && at < args.predictions.len;
             coefficients[i] = is_there ? widened(args.predictions[at]) : are_maps ? 1.0f : 0.0f;
+            is_invalid |= !isfinite(coefficients[i]);
         }
         const uint64_t plane = static_cast<uint64_t>(args.map_width) * args.map_height;
         const T* maps = args.prototypes.data + (are_maps && has_row ? mask.source * plane : 0);
@@ -333,8 +347,11 @@ __device__ void write_bits(const BitsArgs<T>& args) {
         const uint32_t first = (tile - mask.first_tile) * kTileWords;
         const uint32_t num_words = words_per_row(mask.window) * mask.window.height;
         const uint32_t end = min(first + kTileWords, num_words);
-        if (first < end) write_tile(args, settings, mask, first, end, values, staged);
-        __syncthreads();
+        if (first < end) write_tile(args, settings, mask, first, end, values, staged, is_invalid);
+        // Tiles of one mask write the same value.
+        if (__syncthreads_or(is_invalid) && threadIdx.x == 0 && mask_at < args.invalid.len) {
+            args.invalid[mask_at] = 1;
+        }
     }
 }
 
@@ -344,8 +361,8 @@ extern "C" __global__ void __launch_bounds__(mask::kPlanThreads)
     mask_plan(const __grid_constant__ mask::PlanArgs args) {
     using namespace mask;
     const Settings settings = args.settings[0];
-    const uint64_t places =
-        min(min(args.detections.len, args.sources.len), min(args.planned.len, args.published.len));
+    const uint64_t places = min(min(min(args.detections.len, args.sources.len), args.invalid.len),
+                                min(args.planned.len, args.published.len));
     const uint32_t num = min(args.num_detections[0], static_cast<uint32_t>(places));
     uint64_t num_words = 0;
     uint64_t num_written = 0;
@@ -372,6 +389,7 @@ extern "C" __global__ void __launch_bounds__(mask::kPlanThreads)
             const Axis y = is_touched ? axis_of(box[1], box[3], settings.y.count) : settings.y;
             args.planned[own] = {window, args.sources[own], first_tile, tiles, x, y};
             args.published[own] = window;
+            args.invalid[own] = 0;
         }
         num_words += sums.total;
         num_written += of_words.total;

@@ -56,12 +56,17 @@ impl LikeArguments {
         overrides: &[String],
         ros: &RosArguments,
     ) -> Result<Config> {
+        self.load_source(&self.source(files, overrides, ros), ros)
+    }
+
+    /// As [`Self::load`], of a source.
+    pub(super) fn load_source(&self, source: &Source, ros: &RosArguments) -> Result<Config> {
         let default = self.node()?;
         let node = ros.remaps.node(&default)?;
         for sentence in ros.without_effect(&default, &node, true) {
             tracing::warn!("--ros-args: {sentence}");
         }
-        Config::read(&node, &self.source(files, overrides, ros))
+        Config::read(&node, source)
     }
 
     /// The package that the name stands for by which the program was started, unless one is

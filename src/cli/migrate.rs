@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::ros_args::RosArguments;
 use super::{ExitStatus, LikeArguments, stdout};
-use crate::config::Config;
+use crate::config::{Config, Source};
 use det_post_types::{Error, ErrorKind, Result};
 
 /// What to translate.
@@ -48,7 +48,9 @@ pub(super) fn migrate(arguments: &MigrateArguments, ros: &RosArguments) -> Resul
         let message = "these are parameter files of no package that is known; name it by --like";
         return Err(Error::new(ErrorKind::Config, "migrate", message));
     }
-    let config = like.load(files, overrides, ros)?;
+    // Parameters of no section would be a file of defaults.
+    let source = Source { needs_section: true, ..like.source(files, overrides, ros) };
+    let config = like.load_source(&source, ros)?;
     let (Some(yaml), Some(json), Some(like)) =
         (config.migrated_yaml(), config.migration_json(), &config.like)
     else {

@@ -43,17 +43,25 @@ pub(super) struct Sections<'a> {
     others: IndexSet<String>,
     /// Keys whose values are not read: substitutions in them need no value.
     is_unread: fn(&str) -> bool,
+    /// Whether sections of other nodes only are a problem, not a warning.
+    needs_section: bool,
 }
 
 impl<'a> Sections<'a> {
     pub(super) fn new(node: &'a NodeName, arguments: &'a Arguments, takes_plain: bool) -> Self {
         let (applying, others) = (IndexMap::new(), IndexSet::new());
-        Self { node, arguments, takes_plain, applying, others, is_unread: |_| false }
+        let (is_unread, needs_section): (fn(&str) -> bool, _) = (|_| false, false);
+        Self { node, arguments, takes_plain, applying, others, is_unread, needs_section }
     }
 
     /// Takes substitutions without a value in keys that are not read.
     pub(super) fn with_unread(self, is_unread: fn(&str) -> bool) -> Self {
         Self { is_unread, ..self }
+    }
+
+    /// Refuses sections of other nodes only.
+    pub(super) fn with_needed(self, needs_section: bool) -> Self {
+        Self { needs_section, ..self }
     }
 
     /// Adds the sections of a file's text. An empty file has none.
@@ -162,11 +170,20 @@ impl<'a> Sections<'a> {
         if self.applying.is_empty() && !self.others.is_empty() {
             let found: Vec<_> = self.others.iter().map(|name| format!("`{name}`")).collect();
             let found = shorten(&found.join(", "));
-            problems.warn(format!(
-                "no section applies to {}: found {found}; `--ros-args -r __ns:=NAMESPACE -r __node:=NAME` names the \
-                 node",
+            let names = self.others.iter().filter(|name| !name.contains('*'));
+            let first = names.map(|name| name.trim_matches('/')).find(|name| !name.is_empty());
+            let named = first.map_or("__ns:=NAMESPACE -r __node:=NAME".to_owned(), |name| {
+                let (namespace, node) = name.rsplit_once('/').unwrap_or(("", name));
+                format!("__ns:=/{namespace} -r __node:={node}")
+            });
+            let message = format!(
+                "no section applies to {}: found {found}; `--ros-args -r {named}` names the node",
                 self.node.full()
-            ));
+            );
+            match self.needs_section {
+                true => problems.push("FILES", &message),
+                false => problems.warn(message),
+            }
         }
         self.applying.into_values().flatten().collect()
     }

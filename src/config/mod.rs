@@ -174,6 +174,7 @@ impl Config {
         let arguments = arguments_of(arguments, &mut problems);
         let mut sections =
             Sections::new(node, &arguments, like.is_some()).with_unread(self::like::has_no_effect);
+        sections = sections.with_needed(source.needs_section);
         if let Some(text) = text {
             sections.add_file(text, &Origin::own("the text"), &mut problems);
         }

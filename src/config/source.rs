@@ -20,4 +20,6 @@ pub struct Source {
     pub arguments: Vec<String>,
     /// The package whose parameters are given.
     pub like: Option<Package>,
+    /// Whether files whose sections are all of other nodes are refused, not warned of.
+    pub needs_section: bool,
 }

@@ -316,6 +316,17 @@ fn commands_take_the_name_of_the_node() {
     }
     let run = det_post(&["check", "--like", "yolo_ros", &file]);
     assert!(run.stderr.contains("no section applies to /yolo/yolo_node"), "{}", run.stderr);
+    // Not a file of defaults.
+    let run = det_post(&["migrate", "--like", "yolo_ros", &file]);
+    run.expect_code(2);
+    let named = "found `/front/finder`; `--ros-args -r __ns:=/front -r __node:=finder`";
+    assert!(run.stderr.contains(named) && run.stdout.is_empty(), "{} {}", run.stdout, run.stderr);
+    std::fs::write(&file, text.replace("/front/finder", "finder")).unwrap();
+    let run = det_post(&["migrate", "--like", "yolo_ros", &file]);
+    run.expect_code(2);
+    assert!(run.stderr.contains("`--ros-args -r __ns:=/ -r __node:=finder`"), "{}", run.stderr);
+    let name = ["--ros-args", "-r", "__ns:=/", "-r", "__node:=finder"];
+    det_post(&[&["migrate", "--like", "yolo_ros", &file][..], &name].concat()).expect_code(0);
 }
 
 #[test]

@@ -193,6 +193,11 @@ fn values_out_of_place_are_refused_or_warned_of() {
             Package::LidarTransfusion,
             "voxels_num: found [200, 10, 100]",
         ),
+        (
+            bevfusion("").replace("[1, 10, 100]", "[1, 100, 50]"),
+            Package::Bevfusion,
+            "voxels_num: found [1, 100, 50]",
+        ),
         (bevfusion(""), Package::Bevfusion, "distance_bin_upper_limits: is missing"),
         (bevfusion("sensor_fusion: true"), Package::Bevfusion, "sensor_fusion: found true"),
         (
@@ -214,6 +219,8 @@ fn values_out_of_place_are_refused_or_warned_of() {
     ] {
         let error = load_text(&text, like, &[]).unwrap_err();
         assert!(error.message().contains(named), "{named}: {error}");
+        // A key that theirs does not have.
+        assert!(!error.message().contains("voxel_capacity"), "{named}: {error}");
     }
     let config = load_text(&bevfusion("score_threshold: 1.5"), Package::Bevfusion, &[]).unwrap();
     let parameters = &config.like.as_ref().unwrap().parameters;

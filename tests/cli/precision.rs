@@ -132,6 +132,81 @@ fn a_network_within_its_range_holds() {
     assert!(run.stdout.contains("f16 is not shown to hold: no detections"), "{}", run.stdout);
 }
 
+/// A row with a mask or a keypoint: `Conv_0` adds `offset` to a part of it, `Conv_1` takes it away. In 16-bit floats
+/// 32768 leaves multiples of 32 of it.
+fn with_parts(task: &str, offset: f32) -> Graph {
+    let (num, kernel) = (if task == "pose" { 8 } else { 6 }, SIDE.into());
+    let mut values = vec![16.0, 16.0, 20.0, 20.0, 0.875];
+    values.extend_from_slice(if task == "pose" { &[10.0, 11.0, 0.875] } else { &[1.0] });
+    let offsets: Vec<f32> =
+        (0..num).map(|at| if matches!(at, 5 | 6) { offset } else { 0.0 }).collect();
+    // The coefficient is as it is: of masks the prototypes change.
+    let offsets = if task == "pose" { offsets } else { vec![0.0; num] };
+    let sums: Vec<f32> = values.iter().zip(&offsets).map(|(a, b)| a + b).collect();
+    let back: Vec<f32> = offsets.iter().map(|of| -of).collect();
+    let ones = |num: usize| -> Vec<f32> {
+        (0..num * num).map(|at| f32::from(u8::from(at % (num + 1) == 0))).collect()
+    };
+    let dims = [num as i64, 3, kernel, kernel];
+    let zeros = vec![0.0; 3 * num * (SIDE * SIDE) as usize];
+    let attributes = |side: i64| {
+        [("kernel_shape", Attr::Ints(vec![side; 2])), ("strides", Attr::Ints(vec![side; 2]))]
+    };
+    let graph = Graph::new("parts", "Set by hand, not trained. Answers one box.")
+        .metadata("names", "{0: 'disc'}")
+        .metadata("task", task)
+        .metadata("kpt_shape", "[1, 3]")
+        .input("images", F32, &[1, 3, kernel, kernel])
+        .constant("w0", &dims, &zeros)
+        .constant("b0", &[num as i64], &sums)
+        .constant("w1", &[num as i64, num as i64, 1, 1], &ones(num))
+        .constant("b1", &[num as i64], &back)
+        .integers("rows", &[1, num as i64, 1])
+        .node("Conv", &["images", "w0", "b0"], &["a"], &attributes(kernel))
+        .node("Conv", &["a", "w1", "b1"], &["b"], &attributes(1))
+        .op("Reshape", &["b", "rows"], "output0")
+        .output("output0", F32, &[1, num as i64, 1]);
+    if task == "pose" {
+        return graph;
+    }
+    graph
+        .constant("w2", &[1, 3, 4, 4], &[0.0; 48])
+        .constant("b2", &[1], &[offset + 10.0])
+        .constant("w3", &[1, 1, 1, 1], &[1.0])
+        .constant("b3", &[1], &[-offset])
+        .node("Conv", &["images", "w2", "b2"], &["c"], &attributes(4))
+        .node("Conv", &["c", "w3", "b3"], &["output1"], &attributes(1))
+        .output("output1", F32, &[1, 1, kernel / 4, kernel / 4])
+}
+
+#[test]
+fn masks_and_keypoints_are_part_of_the_verdict() {
+    for (task, head, lines, key) in [
+        (
+            "pose",
+            "yolo_pose",
+            "% of the box's diagonal apart; detections with one",
+            "other_keypoints",
+        ),
+        ("segment", "yolo_seg", "masks: least IoU 0.0000; below 0.9: 3", "other_masks"),
+    ] {
+        for (offset, code, num) in [(0.0, 0, 0), (32768.0, 1, 3)] {
+            let case = Case::new(2.0);
+            with_parts(task, offset).save(&case.folder.path().join("bright.onnx")).unwrap();
+            let head = format!("camera.head:={head}");
+            let run = case.check(&["-p", &head]);
+            run.expect_code(code);
+            let verdict = format!("{num} of 3 detections differ");
+            assert!(run.stdout.contains(&verdict), "{task}: {}", run.stdout);
+            assert_eq!(run.stdout.contains(lines), code == 1 || task == "pose", "{}", run.stdout);
+            assert!(run.stdout.contains("; 3 matched"), "{task}: {}", run.stdout);
+            let run = case.check(&["-p", &head, "--json"]);
+            let found: Value = serde_json::from_str(&run.stdout).unwrap();
+            assert_eq!(found["channels"][0]["detections"][key], num, "{task}: {}", run.stdout);
+        }
+    }
+}
+
 #[test]
 fn unknown_layers_and_wrong_options_are_refused() {
     let case = Case::new(2.0);

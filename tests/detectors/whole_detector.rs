@@ -179,7 +179,9 @@ fn what_does_not_fit_is_refused() {
     file.outputs = vec![("map".into(), vec![1, 8, 3, 4])];
     file.integer_outputs.clear();
     let config = channel(folder.path(), &file, &[]);
-    assert!(detectors::open(&config, DeviceChoice::Cpu).is_err());
+    let error = detectors::open(&config, DeviceChoice::Cpu).err().unwrap();
+    let expected = "ends at the map map: it is an encoder without the network behind it";
+    assert!(error.message().contains(expected), "{error}");
 }
 
 #[cfg(feature = "cuda")]

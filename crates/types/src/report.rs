@@ -115,6 +115,12 @@ named! {
         PointsWithoutTime => "points_without_time",
         /// Inputs that processed frames lack.
         InputsMissing => "inputs_missing",
+        /// Masks with pixels of which a coefficient, or the value of a pixel before the threshold,
+        /// is NaN or infinite. A NaN sets no pixel. Nothing is dropped.
+        MasksInvalid => "masks_invalid",
+        /// Keypoints of detections of which a number is NaN or infinite: they are (0, 0) with score 0.
+        /// Nothing else is dropped.
+        KeypointsInvalid => "keypoints_invalid",
     }
     /// The name in reports.
     pub fn name;
@@ -122,7 +128,8 @@ named! {
 
 impl Count {
     /// Whether it is a warning in diagnostics: a capacity was exceeded, inputs or times of points are
-    /// missing, the network's scores are not probabilities, or its boxes or classes are invalid. The
+    /// missing, the network's scores are not probabilities, or its boxes, classes, masks or keypoints are
+    /// invalid. The
     /// others are normal.
     pub const fn is_warning(self) -> bool {
         match self {
@@ -139,7 +146,9 @@ impl Count {
             | Self::ClassesUnknown
             | Self::MemoryCleared
             | Self::PointsWithoutTime
-            | Self::InputsMissing => true,
+            | Self::InputsMissing
+            | Self::MasksInvalid
+            | Self::KeypointsInvalid => true,
             Self::PointsNotFinite
             | Self::PointsOutOfRange
             | Self::SweepsDropped

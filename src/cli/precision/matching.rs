@@ -1,5 +1,6 @@
 //! Detections of two runs, matched.
 
+use super::parts::{self, Part};
 use det_post_ops::nms::geometry::{iou_2d, iou_3d, rotated_iou};
 use det_post_types::{Box2d, Box3d, Detections, RotatedBox2d};
 
@@ -10,11 +11,12 @@ pub(super) const MIN_IOU: f32 = 0.5;
 pub(super) const SCORE_TOLERANCE: f32 = 0.05;
 
 /// A detection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Found {
     class: u32,
     score: f32,
     shape: Shape,
+    part: Part,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -26,29 +28,37 @@ enum Shape {
 
 /// The detections of a frame.
 pub(super) fn found(detections: &Detections<'_>) -> Vec<Found> {
-    let aligned = |class, score, bbox| Found { class, score, shape: Shape::Aligned(bbox) };
+    let of = |class, score, shape, part| Found { class, score, shape, part };
     match detections {
         Detections::Boxes2d(list)
         | Detections::Masked2d(list, _)
-        | Detections::Keypoints2d(list, _) => {
-            list.iter().map(|of| aligned(of.class, of.score, of.bbox)).collect()
-        }
-        Detections::RotatedBoxes2d(list) => {
-            let rotated = |bbox| Shape::Rotated(bbox);
-            list.iter()
-                .map(|of| Found { class: of.class, score: of.score, shape: rotated(of.bbox) })
-                .collect()
-        }
-        Detections::Boxes3d(list) => {
-            let space = |bbox| Shape::Space(bbox);
-            list.iter()
-                .map(|of| Found { class: of.class, score: of.score, shape: space(of.object.bbox) })
-                .collect()
-        }
+        | Detections::Keypoints2d(list, _) => (0..)
+            .zip(list.iter())
+            .map(|(at, found)| {
+                let shape = Shape::Aligned(found.bbox);
+                of(found.class, found.score, shape, Part::of(detections, at))
+            })
+            .collect(),
+        Detections::RotatedBoxes2d(list) => list
+            .iter()
+            .map(|found| of(found.class, found.score, Shape::Rotated(found.bbox), Part::None))
+            .collect(),
+        Detections::Boxes3d(list) => list
+            .iter()
+            .map(|found| of(found.class, found.score, Shape::Space(found.object.bbox), Part::None))
+            .collect(),
     }
 }
 
 impl Found {
+    /// The diagonal of an aligned box.
+    fn diagonal(&self) -> f32 {
+        match &self.shape {
+            Shape::Aligned(of) => (of.x2 - of.x1).hypot(of.y2 - of.y1),
+            _ => 0.0,
+        }
+    }
+
     fn iou(&self, other: &Self) -> f32 {
         match (&self.shape, &other.shape) {
             (Shape::Aligned(a), Shape::Aligned(b)) => iou_2d(a, b, 0.0),
@@ -92,10 +102,19 @@ pub(super) struct Matches {
     pub(super) num_at_threshold: usize,
     /// Partners whose scores are further apart than [`SCORE_TOLERANCE`].
     pub(super) num_other_scores: usize,
+    /// Partners whose masks, and whose keypoints, differ.
+    pub(super) num_other_masks: usize,
+    pub(super) num_other_keypoints: usize,
+    /// Partners with another score, mask or keypoint.
+    num_matched_apart: usize,
     pub(super) largest_score_difference: f32,
     /// In pixels or metres.
     pub(super) largest_box_difference: f32,
     pub(super) least_iou: f32,
+    /// Of the masks of partners; `None` without masks.
+    pub(super) least_mask_iou: Option<f32>,
+    /// Between keypoints of partners, in diagonals of the box; `None` without keypoints.
+    pub(super) largest_keypoint_distance: Option<f32>,
     pub(super) is_in_space: bool,
 }
 
@@ -125,8 +144,11 @@ impl Matches {
             (has_partner[0][at], has_partner[1][other]) = (true, true);
             let (a, b) = (&wide[at], &half[other]);
             let scores = (a.score - b.score).abs();
+            let has_other_score = scores > SCORE_TOLERANCE;
+            let has_other_part = self.add_parts(a, b);
             self.num_matched += 1;
-            self.num_other_scores += usize::from(scores > SCORE_TOLERANCE);
+            self.num_other_scores += usize::from(has_other_score);
+            self.num_matched_apart += usize::from(has_other_score || has_other_part);
             self.largest_score_difference = self.largest_score_difference.max(scores);
             self.largest_box_difference = self.largest_box_difference.max(a.distance(b));
             self.least_iou = self.least_iou.min(iou);
@@ -143,9 +165,30 @@ impl Matches {
         self.num_frames += 1;
     }
 
+    /// Adds masks and keypoints of partners. Returns whether they differ.
+    fn add_parts(&mut self, a: &Found, b: &Found) -> bool {
+        match (&a.part, &b.part) {
+            (Part::Mask(a), Part::Mask(b)) => {
+                let iou = parts::mask_iou(a.as_ref(), b.as_ref());
+                let is_other = iou < parts::MIN_MASK_IOU;
+                self.num_other_masks += usize::from(is_other);
+                self.least_mask_iou = Some(self.least_mask_iou.map_or(iou, |of| of.min(iou)));
+                is_other
+            }
+            (Part::Keypoints(of), Part::Keypoints(others)) => {
+                let parts::Moved { largest, is_other } = parts::moved(of, others, a.diagonal());
+                self.num_other_keypoints += usize::from(is_other);
+                let most = self.largest_keypoint_distance.map_or(largest, |of| of.max(largest));
+                self.largest_keypoint_distance = Some(most);
+                is_other
+            }
+            _ => false,
+        }
+    }
+
     /// Detections that differ by more than what a threshold explains.
     pub(super) fn num_apart(&self) -> usize {
-        self.num_unmatched.iter().sum::<usize>() - self.num_at_threshold + self.num_other_scores
+        self.num_unmatched.iter().sum::<usize>() - self.num_at_threshold + self.num_matched_apart
     }
 }
 
@@ -155,7 +198,13 @@ mod tests {
 
     fn aligned(class: u32, score: f32, x: f32) -> Found {
         let bbox = Box2d { x1: x, y1: 0.0, x2: x + 10.0, y2: 10.0 };
-        Found { class, score, shape: Shape::Aligned(bbox) }
+        Found { class, score, shape: Shape::Aligned(bbox), part: Part::None }
+    }
+
+    /// With a keypoint at a column.
+    fn posed(score: f32, x: f32, visible: f32) -> Found {
+        let part = Part::Keypoints(vec![det_post_types::Keypoint { x, y: 5.0, score: visible }]);
+        Found { part, ..aligned(0, score, 0.0) }
     }
 
     fn matched(wide: &[Found], half: &[Found]) -> Matches {
@@ -192,11 +241,23 @@ mod tests {
 
     #[test]
     fn ties_are_one_to_one_and_nan_has_no_partner() {
-        let two = [aligned(0, 0.9, 0.0); 2];
+        let two = [aligned(0, 0.9, 0.0), aligned(0, 0.9, 0.0)];
         let tied = matched(&two, &two[..1]);
         assert_eq!((tied.num_matched, tied.num_unmatched), (1, [1, 0]));
         let nan = matched(&[aligned(0, 0.9, f32::NAN)], &[aligned(0, 0.9, f32::NAN)]);
         assert_eq!((nan.num_matched, nan.num_unmatched), (0, [1, 1]));
+    }
+
+    #[test]
+    fn a_detection_differs_once() {
+        // The diagonal is 14.1 pixels.
+        let near = matched(&[posed(0.9, 5.0, 0.9)], &[posed(0.9, 5.5, 0.9)]);
+        assert_eq!((near.num_other_keypoints, near.num_apart()), (0, 0));
+        assert!(near.largest_keypoint_distance.is_some_and(|of| (of - 0.0354).abs() < 1e-3));
+        assert_eq!(near.least_mask_iou, None);
+        let far = matched(&[posed(0.9, 5.0, 0.9)], &[posed(0.8, 6.0, 0.9)]);
+        let nums = (far.num_other_keypoints, far.num_other_scores, far.num_apart());
+        assert_eq!(nums, (1, 1, 1), "score and keypoint of one detection");
     }
 
     #[test]
@@ -208,7 +269,7 @@ mod tests {
             height_m: 1.5,
             yaw_rad: 0.1,
         };
-        let of = |x| Found { class: 0, score: 0.5, shape: Shape::Space(bbox(x)) };
+        let of = |x| Found { class: 0, score: 0.5, shape: Shape::Space(bbox(x)), part: Part::None };
         let found = matched(&[of(1.0)], &[of(1.125)]);
         assert_eq!((found.num_matched, found.largest_box_difference), (1, 0.125));
         assert!(found.is_in_space && found.least_iou < 1.0);

@@ -1,6 +1,7 @@
 //! `det_post check --compare-precision`: whether networks may run in 16-bit floats, on a recording.
 
 mod matching;
+mod parts;
 mod report;
 
 use std::collections::BTreeMap;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::matching::{MIN_IOU, Matches, SCORE_TOLERANCE};
+use super::parts::{MAX_KEYPOINT_DISTANCE, MIN_MASK_IOU};
 use det_post_types::text::{LineBreaks, shown};
 use det_post_types::{ElementType, Error, ErrorKind, Result, StudiedLayer, StudiedNetwork};
 
@@ -255,6 +256,23 @@ impl ChannelReport {
             self.matches.least_iou,
             self.matches.num_other_scores
         );
+        if let Some(least) = self.matches.least_mask_iou {
+            let num = self.matches.num_other_masks;
+            let _ = writeln!(
+                text,
+                "{channel}: masks: least IoU {least:.4}; below {MIN_MASK_IOU}: {num}"
+            );
+        }
+        if let Some(largest) = self.matches.largest_keypoint_distance {
+            let _ = writeln!(
+                text,
+                "{channel}: keypoints: up to {:.2} % of the box's diagonal apart; detections with one beyond {:.0} %, or \
+                 visible in one run only: {}",
+                largest * 100.0,
+                MAX_KEYPOINT_DISTANCE * 100.0,
+                self.matches.num_other_keypoints
+            );
+        }
         let _ = writeln!(text, "{channel}: {}", self.verdict());
         text
     }
@@ -277,11 +295,15 @@ impl ChannelReport {
                 "extra": of.num_unmatched[1],
                 "at_threshold": of.num_at_threshold,
                 "other_scores": of.num_other_scores,
+                "other_masks": of.num_other_masks,
+                "other_keypoints": of.num_other_keypoints,
                 "differ": of.num_apart(),
             },
             "largest_score_difference": of.largest_score_difference,
             "largest_box_difference": of.largest_box_difference,
             "least_iou": of.least_iou,
+            "least_mask_iou": of.least_mask_iou,
+            "largest_keypoint_distance": of.largest_keypoint_distance,
         })
     }
 }

@@ -69,7 +69,7 @@ impl Network {
             [] => {
                 let found = match metadata.outputs.is_empty() {
                     true => "which is not a readable ONNX file with outputs".to_owned(),
-                    false => format!("whose outputs are {says}{task}{names}"),
+                    false => format!("whose outputs are {says}{task}{}", self.metadata_of_misfit()),
                 };
                 problems.push(key, &format!(
                     "none of the shipped heads of cameras fits the network {path}, {found}; allowed: the path of a head \
@@ -85,6 +85,20 @@ impl Network {
                 false
             }
         }
+    }
+
+    /// What the metadata says that decides whether a head fits.
+    fn metadata_of_misfit(&self) -> String {
+        let metadata = &self.metadata;
+        let mut text = match &metadata.class_names {
+            Some(Ok(names)) => format!("; its metadata has {} names", names.len()),
+            Some(Err(reason)) => format!("; the names in its metadata are not used: {reason}"),
+            None => "; its metadata has no `names`".to_owned(),
+        };
+        if metadata.task.as_deref() == Some("pose") && metadata.keypoints.is_none() {
+            text += " and no `kpt_shape` of [number, 2 or 3]";
+        }
+        text
     }
 
     /// The shipped heads of cameras that fit, without those that are equal to one before.
@@ -321,6 +335,38 @@ mod tests {
         assert!(!network.choose_head("cam.head", &mut Entries::default(), &mut problems));
         let error = problems.into_error();
         assert!(error.message().contains("not used: `a` is listed twice"), "{error}");
+    }
+
+    #[test]
+    fn a_misfit_says_what_the_metadata_has() {
+        let names = || vec!["a".to_owned(), "b".to_owned()];
+        let pose = || Some("pose".to_owned());
+        for (metadata, expected) in [
+            (Metadata::default(), "; its metadata has no `names`"),
+            (
+                Metadata { class_names: Some(Ok(names())), ..Metadata::default() },
+                "; its metadata has 2 names",
+            ),
+            (
+                Metadata { class_names: Some(Ok(names())), task: pose(), ..Metadata::default() },
+                "; its metadata has 2 names and no `kpt_shape` of [number, 2 or 3]",
+            ),
+            (
+                Metadata { task: pose(), keypoints: Some([17, 3]), ..Metadata::default() },
+                "; its metadata has no `names`",
+            ),
+        ] {
+            let output = TensorSpec {
+                name: "output0".into(),
+                element: None,
+                shape: Some(vec![Dim::Fixed(3); 5]),
+            };
+            let network = network(Metadata { outputs: vec![output], ..metadata });
+            let mut problems = Problems::default();
+            assert!(!network.choose_head("cam.head", &mut Entries::new(), &mut problems));
+            let message = problems.into_error().message().to_owned();
+            assert!(message.contains(&format!("{expected}; allowed")), "{expected}: {message}");
+        }
     }
 
     #[test]

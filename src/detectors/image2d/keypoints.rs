@@ -3,7 +3,7 @@
 use crate::config::CameraConfig;
 use det_post_infer::Outputs;
 use det_post_ops::decode::keypoints::{KeypointMapping, keypoints};
-use det_post_types::{Keypoint, KeypointRows, Keypoints, Letterbox, Result};
+use det_post_types::{Count, FrameReport, Keypoint, KeypointRows, Keypoints, Letterbox, Result};
 
 use super::head::YoloHead;
 
@@ -37,10 +37,13 @@ impl ImageKeypoints {
         outputs: &Outputs<'_>,
         head: &YoloHead,
         placed: &Letterbox,
+        report: &mut FrameReport,
     ) -> Result<()> {
         let Self { rows, sources, found } = self;
         let output = outputs(head.keypoint_output()?)?;
-        keypoints(&output, rows, sources, &mapping(placed), found)
+        let num_invalid = keypoints(&output, rows, sources, &mapping(placed), found)?;
+        report.add_count(Count::KeypointsInvalid, num_invalid);
+        Ok(())
     }
 
     /// The keypoints that were computed last.

@@ -60,6 +60,7 @@ impl ImageMasks {
         };
         let num_over_capacity = mask(&inputs, workspace)?;
         report.add_count(Count::MasksOverCapacity, num_over_capacity);
+        report.add_count(Count::MasksInvalid, workspace.num_invalid());
         Ok(())
     }
 

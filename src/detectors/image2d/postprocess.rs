@@ -87,7 +87,7 @@ impl<B: ImageBoxes> Postprocess<B> {
         }
         if let Some(keypoints) = keypoints {
             B::SOURCES(candidates, keep, &back, source, *limit, &mut keypoints.sources);
-            keypoints.run(outputs, head, placed)?;
+            keypoints.run(outputs, head, placed, report)?;
         }
         report.add_duration(Stage::Gather, start.elapsed());
         cut.add_to(report);

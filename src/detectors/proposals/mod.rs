@@ -53,6 +53,14 @@ pub fn open(config: &LidarConfig, device: &Device) -> Result<Box<dyn Detector>> 
         (None, Some(_)) => return fused::refuse_without_encoder(),
         (None, None) => {}
     }
+    if let Some(map) = sparse::ends_at_map(&config.model_path)? {
+        let path = config.model_path.display();
+        let message = format!(
+            "{path} ends at the map {map}: it is an encoder without the network behind it; allowed: a file that \
+             holds both, as Autoware exports the whole detector"
+        );
+        return Err(Error::new(ErrorKind::Model, "proposals", message));
+    }
     let engine = det_post_infer::load(&config.model_path, &config.engine)?;
     Ok(match device {
         Device::Cpu => Box::new(CpuDetector::new(config, engine)?),

@@ -90,10 +90,11 @@ fn names_of(text: &str) -> Result<Vec<String>, String> {
         let Some(place) = class.and_then(|class| names.get_mut(class)) else {
             return Err(format!("the classes are not numbered from 0 to {}", names.len() - 1));
         };
-        *place = name.text().filter(|name| !name.trim().is_empty());
-        if place.is_none() {
-            return Err("a name is not text".to_owned());
+        let Some(name) = name.text() else { return Err("a name is not text".to_owned()) };
+        if name.trim().is_empty() {
+            return Err(format!("the name of class {} is empty", class.unwrap_or_default()));
         }
+        *place = Some(name);
     }
     // A class without a name: another is named twice.
     let all: Option<Vec<String>> = names.into_iter().collect();
@@ -155,7 +156,8 @@ mod tests {
             ("{0: 'a', 0: 'b'}", Err("named twice")),
             ("{0: 'a', 1: 'a'}", Err("`a` is listed twice")),
             ("{0: None}", Err("not text")),
-            ("{0: ' '}", Err("not text")),
+            ("{0: 'a', 1: ' '}", Err("the name of class 1 is empty")),
+            ("['']", Err("the name of class 0 is empty")),
             ("{}", Err("0 names")),
             ("helmet,vest", Err("neither")),
             ("{0: 'a'", Err("neither")),

@@ -181,6 +181,20 @@ pub fn detector(path: &Path) -> Result<Option<SparseFile>> {
 /// The name of the input of the network behind the maps that is the map of the cameras.
 pub const MAP_OF_CAMERAS: &str = "map_of_cameras";
 
+/// The name of the map that a file in Autoware's nodes ends at: it holds an encoder without the network behind
+/// the map. `None` for every other file.
+///
+/// # Errors
+/// As [`is_detector`].
+pub fn ends_at_map(path: &Path) -> Result<Option<String>> {
+    let Some(bytes) = read_if_named(path, MAKES_RULEBOOK)? else { return Ok(None) };
+    if load(path)?.rest.is_some() {
+        return Ok(None);
+    }
+    let model = Model::parse(&bytes)?;
+    Ok(model.graph.outputs.first().map(|map| map.name.to_owned()))
+}
+
 fn point_channels(model: &Model<'_>, num_expected: usize) -> Result<Option<Vec<String>>> {
     let Some(text) = model.metadata(POINT_CHANNELS) else { return Ok(None) };
     let names = text.split([' ', ',']).filter(|name| !name.is_empty()).map(str::to_owned);

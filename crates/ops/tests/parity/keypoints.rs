@@ -55,8 +55,9 @@ fn keypoints_are_bit_equal() {
                 };
                 let output = TensorView::new(&shape, values_of).unwrap();
                 let (mut expected, mut found) = (Vec::new(), vec![Keypoint::default()]);
-                keypoints(&output, &rows, &sources[..num_detections], &mapping, &mut expected)
-                    .unwrap();
+                let num_invalid =
+                    keypoints(&output, &rows, &sources[..num_detections], &mapping, &mut expected)
+                        .unwrap();
 
                 let element = if half { ElementType::F16 } else { ElementType::F32 };
                 let mut tensor = DeviceTensor::zeros(&stream, element, &shape).unwrap();
@@ -76,7 +77,7 @@ fn keypoints_are_bit_equal() {
                 workspace.set(&mapping).unwrap();
                 graph.enqueue().unwrap();
                 stream.synchronize().unwrap();
-                workspace.read_complete(num_detections, &mut found);
+                assert_eq!(workspace.read_complete(num_detections, &mut found), num_invalid);
                 let bits = |k: &Keypoint| [k.x, k.y, k.score].map(f32::to_bits);
                 assert!(
                     found.iter().map(bits).eq(expected.iter().map(bits)),

@@ -35,6 +35,8 @@ struct Problem {
     /// The largest side of a box, in source pixels.
     max_side: f32,
     capacity_bytes: usize,
+    /// One in so many numbers of both tensors is NaN or infinite; 0: none.
+    one_invalid_in: usize,
 }
 
 impl Default for Problem {
@@ -52,6 +54,7 @@ impl Default for Problem {
             num_detections: 40,
             max_side: 200.0,
             capacity_bytes: 4 << 20,
+            one_invalid_in: 0,
         }
     }
 }
@@ -69,6 +72,17 @@ impl Values {
         let f32: Vec<f32> = (0..num).map(|_| random.range(-1.0, 1.0)).collect();
         let f16 = f32.iter().map(|&value| f16::from_f32(value)).collect();
         Self { shape: shape.to_vec(), f32, f16 }
+    }
+
+    /// Breaks one in `num` numbers.
+    fn broken(mut self, random: &mut Random, num: usize) -> Self {
+        for at in 0..if num == 0 { 0 } else { self.f32.len() } {
+            if random.below(num) == 0 {
+                self.f32[at] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][random.below(3)];
+                self.f16[at] = f16::from_f32(self.f32[at]);
+            }
+        }
+        self
     }
 
     fn view(&self, is_half: bool) -> TensorView<'_> {
@@ -111,13 +125,14 @@ impl Problem {
             true => ([1, 9 + num_prototypes, NUM_ROWS], Coefficients::Planes(9)),
             false => ([1, NUM_ROWS, 6 + num_prototypes], Coefficients::Columns(6)),
         };
-        let predictions = Values::new(random, &shape);
+        let num = self.one_invalid_in;
+        let predictions = Values::new(random, &shape).broken(random, num);
         let mut map_shape = [1, num_prototypes, map.height as usize, map.width as usize];
         if self.are_maps {
             map_shape[1] = NUM_MAPS;
             coefficients = Coefficients::Maps;
         }
-        let prototypes = Values::new(random, &map_shape);
+        let prototypes = Values::new(random, &map_shape).broken(random, num);
         let candidates = self.boxes(random);
         let keep: Vec<Kept> =
             (0..candidates.len() as u32).map(|index| Kept { index, score: 0.5 }).collect();
@@ -139,6 +154,7 @@ impl Problem {
         };
         let mut reference = mask::Workspace::with_capacity(limit, self.capacity_bytes);
         let num_over = mask(&inputs, &mut reference).unwrap();
+        assert!(self.one_invalid_in == 0 || reference.num_invalid() > 0);
 
         let stream = device.stream().unwrap();
         let mut on_device = DeviceCandidates::with_capacity(&stream, limit.max(1)).unwrap();
@@ -167,6 +183,7 @@ impl Problem {
             gather.read(&mut found).unwrap();
             assert_eq!(found, detections);
             let totals = workspace.read_complete(&mut masks);
+            assert_eq!(masks.num_invalid(), reference.num_invalid());
             let (masks, expected) = (masks.masks(), reference.masks());
             let context = format!(
                 "{image:?} on {map:?}, {:?} {:?}, half {is_half}",
@@ -241,6 +258,29 @@ fn numbers_of_detections_and_prototypes_agree() {
     for num_prototypes in [1, 2, 7, 64, 255, 256] {
         Problem { num_prototypes, ..Problem::default() }.check(&device, &mut random);
     }
+}
+
+#[test]
+fn numbers_that_are_not_finite_are_counted_alike() {
+    let Some(device) = det_post_testing::gpu() else { return };
+    let mut random = Random::new(76);
+    for (are_maps, sigmoid, is_half, one_invalid_in) in [
+        (false, false, false, 20_000),
+        (false, false, true, 20_000),
+        (false, false, false, 100),
+        (true, false, true, 1000),
+        (false, true, false, 10_000),
+    ] {
+        let params = MaskParams { sigmoid, ..MaskParams::default() };
+        let base = Problem { params, are_maps, is_half, ..Problem::default() };
+        Problem { one_invalid_in, ..base }.check(&device, &mut random);
+    }
+    // Pixels that compute their four cells, and some masks over the capacity.
+    let (image, map) = (Size::new(90, 70), Size::new(320, 320));
+    let base = Problem { image, map, max_side: 60.0, one_invalid_in: 20_000, ..Problem::default() };
+    base.check(&device, &mut random);
+    Problem { one_invalid_in: 500, capacity_bytes: 20_000, ..Problem::default() }
+        .check(&device, &mut random);
 }
 
 #[test]

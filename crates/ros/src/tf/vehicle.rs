@@ -6,7 +6,7 @@ use std::time::Duration;
 use nalgebra::{Isometry3, Translation3, UnitQuaternion, Vector3};
 
 use super::checks::{check_name, error, isometry, strip};
-use super::motion::{Motion, Sample, insert_sample};
+use super::motion::{self, Motion, Sample, insert_sample};
 use crate::messages::{MotionValues, VehicleMotion};
 use det_post_types::{Result, Stamp};
 

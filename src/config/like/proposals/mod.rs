@@ -55,6 +55,10 @@ fn network(t: &mut Translation<'_>, kind: &str) -> Vec<String> {
             ),
         }
     }
+    if !t.is_set("head.voxel_capacity") {
+        // A problem names their key: no second one names ours.
+        t.set("head.voxel_capacity", 1);
+    }
     required(t, &keys::ONNX_PATH, "model_path", NODE_FILE);
     engine(t);
     classes.and_then(|given| texts_of(&given.node)).unwrap_or_default()

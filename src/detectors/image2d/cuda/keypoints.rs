@@ -6,7 +6,8 @@ use det_post_ops::decode::gather::cuda::GatheredRows;
 use det_post_ops::decode::keypoints::cuda::Workspace;
 use det_post_ops::device::cuda::{DeviceTensor, Stream};
 use det_post_types::{
-    Box2d, FrameReport, Keypoint, KeypointRows, Keypoints, Letterbox, Result, Stage, Transfer,
+    Box2d, Count, FrameReport, Keypoint, KeypointRows, Keypoints, Letterbox, Result, Stage,
+    Transfer,
 };
 
 /// Kernels and memory of the keypoints of a frame.
@@ -41,7 +42,8 @@ impl DeviceKeypoints {
         found: &mut ReadKeypoints,
         report: &mut FrameReport,
     ) {
-        self.workspace.read_complete(num_detections, &mut found.all);
+        let num_invalid = self.workspace.read_complete(num_detections, &mut found.all);
+        report.add_count(Count::KeypointsInvalid, num_invalid);
         let num_read = size_of_val(found.all.as_slice());
         report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
     }

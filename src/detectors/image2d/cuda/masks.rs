@@ -59,8 +59,9 @@ impl DeviceMasks {
         let MaskTotals { num_masks, num_over_capacity, num_words, .. } =
             self.workspace.read_complete(masks);
         report.add_count(Count::MasksOverCapacity, num_over_capacity as usize);
+        report.add_count(Count::MasksInvalid, masks.num_invalid());
         let num_read = size_of::<MaskTotals>()
-            + num_masks as usize * size_of::<MaskWindow>()
+            + num_masks as usize * (size_of::<MaskWindow>() + size_of::<u32>())
             + num_words as usize * size_of::<u32>();
         report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
     }

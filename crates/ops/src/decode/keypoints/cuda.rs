@@ -4,7 +4,7 @@
 use half::f16;
 
 use super::kernels::{KeypointArgs, KeypointSettings, Keypoints, THREADS_PER_BLOCK};
-use super::{KeypointMapping, num_rows};
+use super::{KeypointMapping, num_rows, settle};
 use crate::device::cuda::{
     DeviceBuffer, DeviceFloat, DeviceTensor, Grid, Kernel, MappedBuffer, Stream, blocks,
 };
@@ -104,10 +104,11 @@ impl Workspace {
 
     /// Replaces the contents of `out` by the keypoints of the first `num_detections` detections,
     /// after the caller has waited for the queued frame. Nothing is allocated if `out` has the
-    /// capacity.
-    pub fn read_complete(&self, num_detections: usize, out: &mut Vec<Keypoint>) {
+    /// capacity. Returns of how many a number is not finite.
+    pub fn read_complete(&self, num_detections: usize, out: &mut Vec<Keypoint>) -> usize {
         out.clear();
         let num = num_detections.min(self.max_detections) * self.memory.rows.num_keypoints;
         self.memory.keypoints.copy_to(num, out);
+        settle(out)
     }
 }

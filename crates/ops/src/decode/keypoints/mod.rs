@@ -8,7 +8,7 @@
 //! f16 is widened exactly. `x * scale + offset` of the transform to source pixels, one product and
 //! one sum, then clipped to 0 and the width of the image; y likewise. The score passes unchanged, and is 1
 //! where a keypoint has two numbers. A keypoint of which a number is not finite, and one of a
-//! row that the output does not have, is (0, 0) with the score 0.
+//! row that the output does not have, is (0, 0) with the score 0; the former are counted.
 //!
 //! # Order
 //! Keypoints of a detection are consecutive, detections in the order of `sources`.
@@ -39,6 +39,7 @@ pub struct KeypointMapping {
 
 /// Replaces the contents of `keypoints` by the keypoints of the rows `sources` of `output`:
 /// `sources.len() * num_keypoints` of them. Nothing is allocated if `keypoints` has the capacity.
+/// Returns of how many a number is not finite.
 ///
 /// # Errors
 /// `Argument` when the output is not of the shape that `rows` says, is not f32 or f16, or a keypoint has not two or
@@ -49,7 +50,7 @@ pub fn keypoints(
     sources: &[u32],
     mapping: &KeypointMapping,
     keypoints: &mut Vec<Keypoint>,
-) -> Result<()> {
+) -> Result<usize> {
     keypoints.clear();
     let num_rows = num_rows(output.shape(), rows)?;
     let places = Places { rows, num_rows };
@@ -67,7 +68,14 @@ pub fn keypoints(
             return Err(argument(format!("keypoints of {element}; f32 or f16 expected")));
         }
     }
-    Ok(())
+    Ok(settle(keypoints))
+}
+
+/// Replaces keypoints whose score is NaN, as the kernel and [`mapped`] leave them where a number is not
+/// finite, by zeros. Returns their number.
+fn settle(keypoints: &mut [Keypoint]) -> usize {
+    let invalid = keypoints.iter_mut().filter(|keypoint| keypoint.score.is_nan());
+    invalid.map(|keypoint| *keypoint = Keypoint::default()).count()
 }
 
 /// The rows of an output of a shape.
@@ -109,7 +117,7 @@ impl Places<'_> {
                 at(self.place(source as usize, column)?)
             };
             let score = if rows.num_values == 3 { number(2)? } else { 1.0 };
-            mapped(number(0)?, number(1)?, score, mapping)
+            Some(mapped(number(0)?, number(1)?, score, mapping))
         };
         (0..sources.len() * num)
             .map(move |index| of_keypoint(sources[index / num], index % num).unwrap_or_default())
@@ -125,15 +133,16 @@ impl Places<'_> {
     }
 }
 
-/// A keypoint in source pixels; `None` where a number is not finite.
-fn mapped(x: f32, y: f32, score: f32, mapping: &KeypointMapping) -> Option<Keypoint> {
+/// A keypoint in source pixels; its score is NaN where a number is not finite.
+fn mapped(x: f32, y: f32, score: f32, mapping: &KeypointMapping) -> Keypoint {
     let Affine2 { scale: [sx, sy], offset: [tx, ty] } = mapping.source_from_network;
     let (width, height) = (mapping.source.width as f32, mapping.source.height as f32);
-    [x, y, score].iter().all(|number| number.is_finite()).then(|| Keypoint {
+    let is_finite = [x, y, score].iter().all(|number| number.is_finite());
+    Keypoint {
         x: (x * sx + tx).clamp(0.0, width),
         y: (y * sy + ty).clamp(0.0, height),
-        score,
-    })
+        score: if is_finite { score } else { f32::NAN },
+    }
 }
 
 fn argument(message: String) -> Error {
@@ -153,16 +162,28 @@ mod tests {
         Keypoint { x, y, score }
     }
 
-    fn run(shape: &[usize], values: &[f32], rows: &KeypointRows, sources: &[u32]) -> Vec<Keypoint> {
+    /// The keypoints, of which `num_invalid` are counted.
+    fn run_counting(
+        shape: &[usize],
+        values: &[f32],
+        rows: &KeypointRows,
+        sources: &[u32],
+        num_invalid: usize,
+    ) -> Vec<Keypoint> {
         let mut found = vec![at(9.0, 9.0, 9.0)];
         let output = TensorView::new(shape, TensorValues::F32(values)).unwrap();
-        keypoints(&output, rows, sources, &MAPPING, &mut found).unwrap();
+        let num = keypoints(&output, rows, sources, &MAPPING, &mut found).unwrap();
+        assert_eq!(num, num_invalid, "{values:?}");
         let halves: Vec<f16> = values.iter().map(|&value| f16::from_f32(value)).collect();
         let output = TensorView::new(shape, TensorValues::F16(&halves)).unwrap();
         let mut of_halves = Vec::new();
-        keypoints(&output, rows, sources, &MAPPING, &mut of_halves).unwrap();
-        assert_eq!(of_halves, found, "all numbers here are exact in f16");
+        let num = keypoints(&output, rows, sources, &MAPPING, &mut of_halves).unwrap();
+        assert_eq!((&of_halves, num), (&found, num_invalid), "all numbers here are exact in f16");
         found
+    }
+
+    fn run(shape: &[usize], values: &[f32], rows: &KeypointRows, sources: &[u32]) -> Vec<Keypoint> {
+        run_counting(shape, values, rows, sources, 0)
     }
 
     #[test]
@@ -199,7 +220,9 @@ mod tests {
             ([20.0, f32::INFINITY, 0.5], Keypoint::default()),
             ([20.0, 20.0, f32::NAN], Keypoint::default()),
         ] {
-            assert_eq!(run(&[1, 1, 3], &numbers, &rows, &[0]), [expected], "{numbers:?}");
+            let num_invalid = usize::from(numbers.iter().any(|number| !number.is_finite()));
+            let found = run_counting(&[1, 1, 3], &numbers, &rows, &[0], num_invalid);
+            assert_eq!(found, [expected], "{numbers:?}");
         }
         let of_two = KeypointRows { num_values: 2, ..rows };
         assert_eq!(run(&[1, 1, 2], &[20.0, 20.0], &of_two, &[0]), [at(30.0, 30.0, 1.0)]);

@@ -158,18 +158,22 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Sets the bits of a mask, which are 0.
+    /// Sets the bits of a mask, which are 0. Returns whether a coefficient or the value of a pixel is not
+    /// finite.
     pub(super) fn fill(
         &self,
         Pixels { mapping, axes: [x, y], window }: Pixels<'_>,
         source: usize,
         scratch: &mut Scratch,
         words: &mut [u32],
-    ) {
+    ) -> bool {
         let MaskWindow { left, top, width, height, .. } = *window;
         if words.is_empty() {
-            return;
+            return false;
         }
+        let Places { are_maps, num_coefficients, .. } = self.places;
+        let is_finite = |index| self.coefficient(source, index).is_finite();
+        let mut is_invalid = !are_maps && !(0..num_coefficients).all(is_finite);
         let Scratch { cells, row, taps } = scratch;
         taps.clear();
         taps.extend((left..left + width).map(|pixel| x.tap(pixel)));
@@ -189,9 +193,12 @@ impl<'a> Reader<'a> {
             for (word, taps) in words.iter_mut().zip(taps.chunks(32)) {
                 for (bit, tap) in taps.iter().enumerate() {
                     let (a, b) = (row[tap.first - columns.start], row[tap.second - columns.start]);
-                    *word |= u32::from(mix(a, b, tap.weight) > mapping.level) << bit;
+                    let value = mix(a, b, tap.weight);
+                    is_invalid |= !value.is_finite();
+                    *word |= u32::from(value > mapping.level) << bit;
                 }
             }
         }
+        is_invalid
     }
 }

@@ -38,6 +38,8 @@ pub struct Workspace {
     planned: DeviceBuffer<Planned>,
     totals: DeviceBuffer<MaskTotals>,
     windows: MappedBuffer<MaskWindow>,
+    /// By mask, not 0 where a coefficient or the value of a pixel is not finite.
+    invalid: MappedBuffer<u32>,
     published: MappedBuffer<MaskTotals>,
     words: MappedBuffer<u32>,
     word_capacity: usize,
@@ -50,6 +52,8 @@ pub struct ReadMasks {
     image: Size,
     windows: Vec<MaskWindow>,
     words: Vec<u32>,
+    /// By mask.
+    invalid: Vec<u32>,
 }
 
 impl ReadMasks {
@@ -59,7 +63,13 @@ impl ReadMasks {
             image: Size::new(0, 0),
             windows: Vec::with_capacity(max_detections),
             words: Vec::with_capacity(capacity_bytes / size_of::<u32>()),
+            invalid: Vec::with_capacity(max_detections),
         }
+    }
+
+    /// Of how many of them a coefficient or the value of a pixel is NaN or infinite.
+    pub fn num_invalid(&self) -> usize {
+        self.invalid.iter().filter(|&&is| is != 0).count()
     }
 
     /// The masks.
@@ -86,6 +96,7 @@ impl Workspace {
             planned: DeviceBuffer::zeros(stream, max_detections.max(1))?,
             totals: DeviceBuffer::zeros(stream, 1)?,
             windows: MappedBuffer::zeros(stream, max_detections.max(1))?,
+            invalid: MappedBuffer::zeros(stream, max_detections.max(1))?,
             published: MappedBuffer::zeros(stream, 1)?,
             words: MappedBuffer::zeros(stream, word_capacity.max(1))?,
             word_capacity,
@@ -132,8 +143,8 @@ impl Workspace {
             }
         }
         let num_blocks = self.stream.device().num_multiprocessors() * BLOCKS_PER_MULTIPROCESSOR;
-        let Self { stream, plan, f32, f16, settings, planned, totals, windows, published, .. } =
-            self;
+        let Self { stream, plan, f32, f16, settings, planned, totals, windows, .. } = self;
+        let (published, invalid) = (&mut self.published, &mut self.invalid);
         let args = PlanArgs {
             detections: rows.detections.input(stream)?,
             sources: rows.sources.input(stream)?,
@@ -143,12 +154,14 @@ impl Workspace {
             totals: totals.output(stream)?,
             published: windows.output(stream)?,
             published_totals: published.output(stream)?,
+            invalid: invalid.output(stream)?,
             word_capacity: u32::try_from(self.word_capacity).unwrap_or(u32::MAX),
             reserved: 0,
         };
         let grid = Grid { num_blocks: [1, 1], threads_per_block: PLAN_THREADS };
         plan.enqueue(stream, grid, args)?;
-        let planned = PlannedMasks { settings, planned, totals, words: &mut self.words };
+        let words = &mut self.words;
+        let planned = PlannedMasks { settings, planned, totals, words, invalid };
         let grid = Grid { num_blocks: [num_blocks, 1], threads_per_block: THREADS_PER_BLOCK };
         match predictions.element() {
             ElementType::F16 => f16.enqueue(stream, grid, planned.args(stream, outputs, places)?),
@@ -163,8 +176,10 @@ impl Workspace {
         out.image = self.image;
         out.windows.clear();
         out.words.clear();
+        out.invalid.clear();
         self.windows.copy_to(totals.num_masks as usize, &mut out.windows);
         self.words.copy_to(totals.num_words as usize, &mut out.words);
+        self.invalid.copy_to(totals.num_masks as usize, &mut out.invalid);
         totals
     }
 }
@@ -175,6 +190,7 @@ struct PlannedMasks<'a> {
     planned: &'a DeviceBuffer<Planned>,
     totals: &'a DeviceBuffer<MaskTotals>,
     words: &'a mut MappedBuffer<u32>,
+    invalid: &'a mut MappedBuffer<u32>,
 }
 
 impl<'a> PlannedMasks<'a> {
@@ -199,6 +215,7 @@ impl<'a> PlannedMasks<'a> {
             planned: self.planned.input(stream)?,
             totals: self.totals.input(stream)?,
             words: self.words.output(stream)?,
+            invalid: self.invalid.output(stream)?,
             map_width: word(width)?,
             map_height: word(height)?,
             num_prototypes: word(places.num_coefficients)?,

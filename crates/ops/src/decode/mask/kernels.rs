@@ -113,6 +113,8 @@ pub struct PlanArgs<'a> {
     pub published: Out<'a, MaskWindow>,
     /// As `totals`, in mapped host memory.
     pub published_totals: Out<'a, MaskTotals>,
+    /// By mask, in mapped host memory: set to 0.
+    pub invalid: Out<'a, u32>,
     /// The maximum number of words.
     pub word_capacity: u32,
     /// Padding.
@@ -124,8 +126,8 @@ mirrors!(PlanArgs<'_>, "decode/mask.cu", "PlanArgs");
 /// `mask_plan`.
 pub struct Plan;
 
-// SAFETY: `PlanArgs` mirrors `mask::PlanArgs` (8 slices and 2 words, compared). Detections, sources,
-// masks and windows are accessed below the shortest of their lengths; the check covers the other
+// SAFETY: `PlanArgs` mirrors `mask::PlanArgs` (9 slices and 2 words, compared). Detections, sources,
+// masks, windows and `invalid` are accessed below the shortest of their lengths; the check covers the other
 // slices. No thread waits for another block: there is one.
 unsafe impl KernelSpec for Plan {
     const NAME: &'static str = "mask_plan";
@@ -162,6 +164,9 @@ pub struct BitsArgs<'a, T> {
     pub totals: In<'a, MaskTotals>,
     /// The bits, in mapped host memory or in device memory.
     pub words: Out<'a, u32>,
+    /// By mask, in mapped host memory: set to 1 where a coefficient or the value of a pixel is not
+    /// finite.
+    pub invalid: Out<'a, u32>,
     /// Columns of the map.
     pub map_width: u32,
     /// Rows of the map.
@@ -208,9 +213,9 @@ fn check<T>(kernel: &str, args: &BitsArgs<'_, T>, grid: &Grid) -> Result<()> {
 /// `mask_bits_*`, by element type.
 pub struct Bits<T>(PhantomData<T>);
 
-// SAFETY: `BitsArgs` mirrors `mask::BitsArgs` (6 slices and 8 words, compared). Masks are read below
-// the length of `planned`, predictions at places and words written at indices that are compared with
-// their lengths; cells are clamped to the map, whose size and number of prototypes, at most the length
+// SAFETY: `BitsArgs` mirrors `mask::BitsArgs` (7 slices and 8 words, compared). Masks are read below
+// the length of `planned`, predictions at places, and words and `invalid` written at indices that are
+// compared with their lengths; threads that write one place of `invalid` write the same value; cells are clamped to the map, whose size and number of prototypes, at most the length
 // of the coefficients in shared memory, or of rows with a map each, the check compares with `prototypes`;
 // the map of a row that is not there is not read. The number of tiles of
 // `totals`, which `mask_plan` wrote, bounds the loop. No thread waits for another block.

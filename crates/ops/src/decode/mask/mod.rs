@@ -23,6 +23,9 @@
 //! all that a threshold of 0.5 leaves of probabilities. A row
 //! that the predictions do not have has coefficients of 0: its mask is empty.
 //!
+//! A mask with pixels of which a coefficient, or the value of a pixel in 4, is not finite is counted
+//! ([`Workspace::num_invalid`]).
+//!
 //! # Capacity
 //! Words of masks follow each other in the order of the detections. The first mask that would
 //! exceed the capacity and all after it are left out and counted, however small they are.
@@ -162,6 +165,7 @@ pub struct Workspace {
     windows: Vec<MaskWindow>,
     words: Vec<u32>,
     capacity: usize,
+    num_invalid: usize,
     scratch: cpu::Scratch,
 }
 
@@ -174,6 +178,7 @@ impl Workspace {
             windows: Vec::with_capacity(max_detections),
             words: Vec::with_capacity(capacity),
             capacity,
+            num_invalid: 0,
             scratch: cpu::Scratch::default(),
         }
     }
@@ -181,6 +186,11 @@ impl Workspace {
     /// The masks that were computed last.
     pub fn masks(&self) -> Masks<'_> {
         Masks { image: self.image, windows: &self.windows, words: &self.words }
+    }
+
+    /// Of how many of them a coefficient or the value of a pixel is NaN or infinite.
+    pub fn num_invalid(&self) -> usize {
+        self.num_invalid
     }
 }
 
@@ -195,6 +205,7 @@ pub fn mask(inputs: &MaskInputs<'_>, workspace: &mut Workspace) -> Result<usize>
     let MaskInputs { predictions, coefficients, prototypes, mapping, sources, detections } = inputs;
     workspace.windows.clear();
     workspace.words.clear();
+    workspace.num_invalid = 0;
     workspace.image = mapping.image;
     let places = Places::new(*coefficients, predictions.shape(), prototypes.shape())?;
     mapping.check(prototypes.shape())?;
@@ -214,7 +225,8 @@ pub fn mask(inputs: &MaskInputs<'_>, workspace: &mut Workspace) -> Result<usize>
         workspace.words.resize(end, 0);
         let pixels = cpu::Pixels { mapping, axes: mapping.axes(&detection.bbox), window: &window };
         let words = &mut workspace.words[first..];
-        reader.fill(pixels, source as usize, &mut workspace.scratch, words);
+        let is_invalid = reader.fill(pixels, source as usize, &mut workspace.scratch, words);
+        workspace.num_invalid += usize::from(is_invalid);
         workspace.windows.push(window);
     }
     Ok(detections.len() - workspace.windows.len())

@@ -47,6 +47,19 @@ impl Scene {
         halves: bool,
         capacity_bytes: usize,
     ) -> (Vec<MaskWindow>, Vec<u32>, usize) {
+        let (workspace, over) = self.workspace(by_plane, halves, capacity_bytes);
+        let masks = workspace.masks();
+        assert_eq!(masks.image, self.image);
+        (masks.windows.to_vec(), masks.words.to_vec(), over)
+    }
+
+    fn num_invalid(&self, by_plane: bool) -> usize {
+        let num = self.workspace(by_plane, false, 1 << 20).0.num_invalid();
+        assert_eq!(self.workspace(by_plane, true, 1 << 20).0.num_invalid(), num, "halves");
+        num
+    }
+
+    fn workspace(&self, by_plane: bool, halves: bool, capacity_bytes: usize) -> (Workspace, usize) {
         let num_rows = self.rows.len();
         let (shape, coefficients, values): (_, _, Vec<f32>) = if by_plane {
             let plane = |plane: usize| {
@@ -75,9 +88,7 @@ impl Scene {
         };
         let mut workspace = Workspace::with_capacity(self.boxes.len(), capacity_bytes);
         let over = mask(&inputs, &mut workspace).unwrap();
-        let masks = workspace.masks();
-        assert_eq!(masks.image, self.image);
-        (masks.windows.to_vec(), masks.words.to_vec(), over)
+        (workspace, over)
     }
 
     /// The definition, a pixel at a time.
@@ -249,6 +260,29 @@ fn windows_of_the_rule_native_are_those_of_the_padding() {
     MaskMapping::new(&STRAIGHT, Placement::CropTop, &placed, map).unwrap();
     let refused = MaskMapping::new(&STRAIGHT, center, &placed, Size::new(0, 4)).unwrap_err();
     assert!(refused.message().contains("a side is 0"), "{refused}");
+}
+
+#[test]
+fn masks_with_numbers_that_are_not_finite_are_counted() {
+    let number_of = |change: &dyn Fn(&mut Scene), by_plane| {
+        let mut scene = Scene::new(Size::new(100, 60), Size::new(16, 12), STRAIGHT, &BOXES);
+        change(&mut scene);
+        scene.num_invalid(by_plane)
+    };
+    for by_plane in [true, false] {
+        assert_eq!(number_of(&|_| {}, by_plane), 0);
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            // Row 1 is of the last box, row 3 of one without pixels.
+            let coefficient = |row: usize| move |scene: &mut Scene| scene.rows[row][2] = value;
+            assert_eq!(number_of(&coefficient(1), by_plane), 1, "{value}");
+            assert_eq!(number_of(&coefficient(3), by_plane), 0, "{value}: no pixels");
+            let all = |scene: &mut Scene| scene.prototypes[0].fill(value);
+            assert_eq!(number_of(&all, by_plane), 5, "{value}");
+            // Only the first box is at the corner.
+            let corner = |scene: &mut Scene| scene.prototypes[2][0] = value;
+            assert_eq!(number_of(&corner, by_plane), 1, "{value}");
+        }
+    }
 }
 
 #[test]
