@@ -1,8 +1,9 @@
-//! Images of several cameras as inputs of a channel.
+//! Images of several cameras as inputs of a channel, and what is read of their cameras in any channel.
 
 use std::path::PathBuf;
 
 use super::declaration::Change::Fixed;
+use super::head::{EncoderFacts, FusedCameraFacts};
 use super::image_transport::{ImageTransport, camera_info_beside, image_transport};
 use super::inputs::{
     InputConfig, MIN_CAMERAS, SyncConfig, clouds, input, inputs, min_cameras, refuse_several, sync,
@@ -10,8 +11,11 @@ use super::inputs::{
 use super::paths::PathUse;
 use super::reader::Reader;
 use super::value::Length::OneOrMore;
-use super::value::{list, path, recorded_topic};
+use super::value::{list, one_of, path, recorded_topic};
 use det_post_ros::NodeName;
+use det_post_types::Undistort;
+
+const UNDISTORT: &[(&str, Undistort)] = &[("auto", Undistort::Auto), ("never", Undistort::Never)];
 
 /// The inputs of a channel of several cameras, and how their messages become
 /// frames.
@@ -75,18 +79,20 @@ fn cameras(
     topics.iter().enumerate().map(input).collect()
 }
 
-/// The inputs of a channel of clouds, or of a cloud and `num_cameras` behind it, and how their messages become
-/// frames.
+/// The inputs of a channel of clouds, or of a cloud and the cameras of its head, and how their messages
+/// become frames.
 pub(super) fn clouds_and_images(
     p: &mut Reader<'_>,
     node: &NodeName,
-    num_cameras: Option<usize>,
+    encoder: &EncoderFacts,
 ) -> (Vec<InputConfig>, SyncConfig) {
-    let Some(num) = num_cameras else { return clouds(p, node) };
-    if p.is_manual() {
-        beside_cloud(p, node, num);
+    if p.is_manual() && encoder.may_have_cameras() {
+        beside_cloud(p, node, 0);
         return clouds(p, node);
     }
+    let Some(FusedCameraFacts { num_cameras: num, .. }) = encoder.cameras().copied() else {
+        return clouds(p, node);
+    };
     let cloud = input(p, node, false);
     refuse_several(p);
     let (cameras, min_inputs) = beside_cloud(p, node, num);
@@ -121,4 +127,28 @@ fn beside_cloud(
         p.conflict(&[MIN_CAMERAS, KEY], n, &format!("at most the {} cameras", topics.len()));
     }
     (inputs, min_cameras.map(|num| num + 1))
+}
+
+/// The file of static transforms of cameras.
+pub(super) fn transforms_path(p: &mut Reader<'_>) -> Option<PathBuf> {
+    let path = p.optional(
+        "transforms_path",
+        Fixed,
+        path(PathUse::Read),
+        "none",
+        "A YAML file of static transforms, which the graph's or the recording's replace.",
+    );
+    path.map(PathBuf::from)
+}
+
+/// Whether images of cameras are undistorted.
+pub(super) fn undistort(p: &mut Reader<'_>) -> Undistort {
+    p.value(
+        "undistort",
+        Fixed,
+        one_of(UNDISTORT),
+        "auto",
+        "Whether images are undistorted: `auto` where the calibration has distortion coefficients, or \
+         `never`.",
+    )
 }

@@ -282,11 +282,7 @@ fn parameters(
 ) -> ChannelConfig {
     let (inputs, sync) = match &facts {
         Facts::Camera(_) => (vec![input(p, node, true)], SyncConfig::default()),
-        Facts::Lidar(facts) => {
-            let num_cameras = facts.encoder.cameras().map(|cameras| cameras.num_cameras);
-            let may_have = p.is_manual() && facts.encoder.may_have_cameras();
-            clouds_and_images(p, node, num_cameras.or(may_have.then_some(0)))
-        }
+        Facts::Lidar(facts) => clouds_and_images(p, node, &facts.encoder),
         Facts::Surround(facts) => images(p, node, facts.kind.masks_missing_cameras()),
     };
     let transforms = match &facts {

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use super::camera_inputs::{transforms_path, undistort};
 use super::head::{EncoderFacts, FusedCameraFacts};
 use super::paths::PathUse;
 use super::reader::Reader;
-use super::surround::{transforms_path, undistort};
 use super::value::path;
 use det_post_types::Undistort;
 

@@ -76,7 +76,11 @@ fn head_tables(kinds: &[HeadKind]) -> Vec<Table> {
     ];
     for (name, of) in head::ENCODERS {
         let has = |kind| matches!(kind, Lidar(encoder, _) if encoder == *of);
-        tables.push(table(&format!("lidar heads, {name}"), &has));
+        let of_encoder = table(&format!("lidar heads, {name}"), &has);
+        // Heads with `encoder: sites` are of one kind, which has a table.
+        if tables.iter().all(|(_, of)| *of != of_encoder.1) {
+            tables.push(of_encoder);
+        }
     }
     for (name, of) in head::VIEW_KINDS {
         tables.push(table(&format!("surround heads, {name}"), &|kind| kind == Surround(*of)));

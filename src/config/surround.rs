@@ -4,6 +4,7 @@ use std::mem::size_of;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::camera_inputs::{transforms_path, undistort};
 use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k};
 use super::declaration::Change::{Fixed, Live};
 use super::engine::{engine, model_path};
@@ -87,8 +88,6 @@ pub enum SurroundDecoder {
 
 const PRECISIONS: &[(&str, ViewPrecision)] =
     &[("auto", ViewPrecision::Auto), ("f32", ViewPrecision::F32), ("f16", ViewPrecision::F16)];
-
-const UNDISTORT: &[(&str, Undistort)] = &[("auto", Undistort::Auto), ("never", Undistort::Never)];
 
 impl SurroundConfig {
     pub(super) fn read(p: &mut Reader<'_>, head: String, facts: SurroundFacts) -> Self {
@@ -182,30 +181,6 @@ impl SurroundConfig {
             center_range,
         }
     }
-}
-
-/// The file of static transforms of cameras.
-pub(super) fn transforms_path(p: &mut Reader<'_>) -> Option<PathBuf> {
-    let path = p.optional(
-        "transforms_path",
-        Fixed,
-        path(PathUse::Read),
-        "none",
-        "A YAML file of static transforms, which the graph's or the recording's replace.",
-    );
-    path.map(PathBuf::from)
-}
-
-/// Whether images of cameras are undistorted.
-pub(super) fn undistort(p: &mut Reader<'_>) -> Undistort {
-    p.value(
-        "undistort",
-        Fixed,
-        one_of(UNDISTORT),
-        "auto",
-        "Whether images are undistorted: `auto` where the calibration has distortion coefficients, or \
-         `never`.",
-    )
 }
 
 /// Score thresholds, in as many bins as a GPU takes where pairs of a query and a class are decoded.

@@ -238,7 +238,7 @@ fn networks_and_heads_that_do_not_fit_are_refused() {
         change(&mut network);
         network.file()
     };
-    refused(&of(|of| of.has_iou = false), &[], "overlap iou_0");
+    refused(&of(|of| of.has_iou = false), &[], "overlap \"iou_0\"");
     refused(&of(|of| of.tasks = &[1, 1]), &[], "hm_1");
     refused(&of(|of| of.tasks = &[1]), &[], "hm_1");
     refused(&of(|of| of.num_features = 5), &[], "a voxel has 5 channels, the head has 4");
