@@ -29,6 +29,7 @@ pub const IMAGES: [(&str, &[&str]); 6] = [
             "view/attention",
             "view/bev_pool",
             "view/channels_last",
+            "view/depth_image",
             "decode/query",
             "decode/streampetr",
             "view/detr3d_block",

@@ -18,7 +18,7 @@ use det_post_infer::efficient_nms::EfficientNms;
 use det_post_infer::metadata::Metadata;
 use det_post_infer::sparse::{self, Plan};
 use det_post_types::text::{LineBreaks, shown};
-use det_post_types::{Dim, Error, ErrorKind, Result, TensorSpec, input_file};
+use det_post_types::{Dim, Error, ErrorKind, NetworkPart, Result, TensorSpec, input_file};
 
 /// What to check.
 #[derive(Debug, clap::Args)]
@@ -307,7 +307,7 @@ fn has_sparse_encoder(config: &LidarConfig) -> Result<bool> {
     match &config.facts.encoder {
         EncoderFacts::Voxels(_) | EncoderFacts::Sites(_) => Ok(true),
         EncoderFacts::None(_) if config.model_path.is_file() => {
-            sparse::is_detector(&config.model_path)
+            Ok(sparse::detector(&config.model_path)?.is_some())
         }
         EncoderFacts::None(_) | EncoderFacts::Pillars(_) => Ok(false),
     }
@@ -344,10 +344,11 @@ fn steps_of(path: &Path, input_shape: &[usize], keep_f32: &[String]) -> Result<S
         )
     };
     let options = PlanOptions { precision: Precision::F16, keep_f32, ..PlanOptions::default() };
-    let network = Network::of_file(path, options, &shape_of).map_err(|error| {
-        let message = format!("{}: {}", path.display(), error.message());
-        Error::new(error.kind(), error.stage(), message)
-    })?;
+    let network =
+        Network::of_file(path, NetworkPart::Whole, options, &shape_of).map_err(|error| {
+            let message = format!("{}: {}", path.display(), error.message());
+            Error::new(error.kind(), error.stage(), message)
+        })?;
     let table = Table {
         network: &network,
         gigabytes_per_second: GIGABYTES_PER_SECOND,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::camera::CameraConfig;
+use super::camera_inputs::{clouds_and_images, images};
 use super::declaration::Change::Fixed;
 use super::declaration::{Declaration, parameter_file, values};
 use super::densification::Past;
@@ -11,7 +12,7 @@ use super::engine::check_engine;
 use super::failure::failure_policy;
 use super::files::Entries;
 use super::head::{self, EncoderKind, Facts, Head, Network, ViewKind};
-use super::inputs::{InputConfig, SyncConfig, clouds, images, input};
+use super::inputs::{InputConfig, SyncConfig, input};
 use super::jpeg::{check_jpeg, video};
 use super::lidar::LidarConfig;
 use super::live::{LiveConfig, Transforms};
@@ -129,7 +130,8 @@ impl ChannelKind {
     /// recording.
     pub fn transforms_path(&self) -> Option<&Path> {
         match self {
-            Self::Camera(_) | Self::Lidar(_) => None,
+            Self::Camera(_) => None,
+            Self::Lidar(lidar) => lidar.cameras.as_ref()?.transforms_path.as_deref(),
             Self::Surround(surround) => surround.transforms_path.as_deref(),
         }
     }
@@ -264,7 +266,7 @@ fn head_name(p: &mut Reader<'_>) -> Option<String> {
     p.required_or_none(
         "head",
         path(PathUse::NameOrPath),
-        "What the network takes and gives: a shipped head, the path of a head file (with `/` or `.yaml`), or \
+        "A shipped head, the path of a head file (with `/` or `.yaml`), or \
          the facts themselves (`head.sensor` …). `auto` or none: the shipped head of a camera that fits the \
          file of `model_path`.",
     )
@@ -280,7 +282,7 @@ fn parameters(
 ) -> ChannelConfig {
     let (inputs, sync) = match &facts {
         Facts::Camera(_) => (vec![input(p, node, true)], SyncConfig::default()),
-        Facts::Lidar(_) => clouds(p, node),
+        Facts::Lidar(facts) => clouds_and_images(p, node, &facts.encoder),
         Facts::Surround(facts) => images(p, node, facts.kind.masks_missing_cameras()),
     };
     let transforms = match &facts {
@@ -367,8 +369,7 @@ fn gpu_load(p: &mut Reader<'_>, kind: &ChannelKind) -> f32 {
         Fixed,
         above(0.0, 1000.0),
         "1 (camera), 2 (clouds), 4 (several cameras)",
-        "Share of a GPU's time, relative to other channels. Channels whose device is `auto` go \
-         to the GPU with the smallest sum, the largest first.",
+        "Share of a GPU's time, relative to other channels. `auto` takes the GPU with the smallest sum, the largest first.",
     );
     load.unwrap_or(match kind {
         ChannelKind::Camera(_) => 1.0,
@@ -384,7 +385,7 @@ fn is_isolated(p: &mut Reader<'_>) -> bool {
         flag(),
         false,
         "Whether frames run in a separate process, which a fault of the GPU ends without the \
-         others. Costs a copy of every payload, on a GPU two and a context.",
+         others. Costs a copy of every payload, on a GPU two.",
     )
 }
 

@@ -23,6 +23,15 @@ pub struct CloudsConfig {
     pub deskew: Option<PointTimes>,
 }
 
+/// How the inputs of a channel are given.
+#[derive(Clone, Copy)]
+pub(super) struct GivenAs {
+    /// As a list of clouds.
+    pub(super) is_list: bool,
+    /// As a cloud and images of cameras.
+    pub(super) has_cameras: bool,
+}
+
 const UNITS: &[(&str, Option<TimeUnit>)] = &[
     ("auto", None),
     (TimeUnit::Seconds.name(), Some(TimeUnit::Seconds)),
@@ -40,11 +49,12 @@ const ORIGINS: &[(&str, Option<TimeOrigin>)] = &[
 const BOX_LEN: usize = 6;
 
 impl CloudsConfig {
-    /// Reads the parameters of a channel of `num_inputs`, which are given as a list or as one.
-    pub(super) fn read(p: &mut Reader<'_>, num_inputs: usize, is_list: bool) -> Self {
+    /// Reads the parameters of a channel of `num_inputs`.
+    pub(super) fn read(p: &mut Reader<'_>, num_inputs: usize, given: GivenAs) -> Self {
+        let GivenAs { is_list, has_cameras } = given;
         const HELP: &str = "Coordinate frame, fixed to the vehicle, of points and boxes.";
-        const DEFAULT: &str = "`base_link` with `inputs`, else the cloud's";
-        let target_frame = match is_list {
+        const DEFAULT: &str = "`base_link` with `inputs` or cameras, else the cloud's";
+        let target_frame = match is_list || has_cameras {
             true => Some(p.derived("target_frame", Fixed, text(), (DEFAULT, "base_link"), HELP)),
             false => p.optional("target_frame", Fixed, text(), DEFAULT, HELP),
         };
@@ -52,7 +62,7 @@ impl CloudsConfig {
             "compensate_skew",
             Fixed,
             flag(),
-            ("`true` with `target_frame`", target_frame.is_some()),
+            ("`true` with `target_frame`, without cameras", target_frame.is_some() && !has_cameras),
             "Whether points are moved by the motion between the stamps of a cloud and of its \
              frame.",
         );
@@ -81,8 +91,7 @@ fn crop_boxes(p: &mut Reader<'_>, num_inputs: usize) -> Vec<PointRange> {
         Fixed,
         list(number(-1e6..=1e6).in_unit("m"), OneOrMore),
         "none",
-        "Boxes whose points are dropped, such as the vehicle: least x, y, z, then greatest, in \
-         the frame of the points; one, or one per input.",
+        "Boxes whose points are dropped, such as the vehicle's: least x, y, z, then greatest, in the points' frame; one, or one per input.",
     );
     let Some(numbers) = numbers else { return Vec::new() };
     let allowed = match num_inputs {

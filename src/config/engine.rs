@@ -7,7 +7,9 @@ use super::paths::PathUse::{Library, Read};
 use super::reader::Reader;
 use super::value::Length::OneOrMore;
 use super::value::{flag, integer, list, one_of, path, text, usage};
-use det_post_types::{DeviceChoice, EngineKind, EngineOptions, GpuEngineOptions, Provider};
+use det_post_types::{
+    DeviceChoice, EngineKind, EngineOptions, GpuEngineOptions, NetworkPart, Provider,
+};
 
 const KINDS: &[(&str, EngineKind)] = &[
     ("auto", EngineKind::Auto),
@@ -58,7 +60,7 @@ pub(super) fn engine(p: &mut Reader<'_>) -> EngineOptions {
         Fixed,
         one_of(KINDS),
         "auto",
-        "Engine of the network. `auto`: on a GPU `cuda` where it covers the network; else ONNX \
+        "`auto`: on a GPU `cuda` where it covers the network; else ONNX \
          Runtime when its library is found, else rten.",
     );
     options(p, kind)
@@ -70,7 +72,7 @@ pub(super) fn engine_or_external(p: &mut Reader<'_>) -> EngineOptions {
         "engine.kind",
         one_of(KINDS_OF_CAMERAS),
         "auto",
-        "Engine of the network. `auto`: on a GPU `cuda` where it covers the network; else ONNX \
+        "`auto`: on a GPU `cuda` where it covers the network; else ONNX \
          Runtime when its library is found, else rten. `external`: none; the input is a topic of \
          isaac_ros_tensor_list_interfaces/TensorList with the head's `output_names`.",
     );
@@ -101,6 +103,7 @@ fn options(p: &mut Reader<'_>, kind: EngineKind) -> EngineOptions {
         gpu: gpu(p),
         study: None,
         class_vectors: None,
+        part: NetworkPart::Whole,
     }
 }
 

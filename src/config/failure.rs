@@ -28,7 +28,7 @@ pub(super) fn failure_policy(
             Fixed,
             integer(1..=1000),
             3,
-            "Failures of the GPU within `failure_window_s` that are too many. Each builds the \
+            "GPU failures within `failure_window_s` that are too many. Each builds the \
              pipeline again.",
         ),
         window: seconds(p.value(

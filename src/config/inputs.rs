@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use super::cloud_transport::{CloudTransport, cloud_transport};
 use super::declaration::Change::Fixed;
-use super::image_transport::{camera_info_beside, image_transport};
-use super::paths::PathUse;
+use super::image_transport::image_transport;
 use super::reader::Reader;
 use super::value::Length::OneOrMore;
-use super::value::{integer, list, number, one_of, path, recorded_topic, seconds};
+use super::value::{integer, list, number, one_of, recorded_topic, seconds};
 use det_post_ros::NodeName;
 use det_post_ros::packed_cloud::PackedCloud;
 use det_post_ros::video::VideoMessage;
@@ -110,61 +109,8 @@ fn camera_info(p: &mut Reader<'_>) -> Option<String> {
         Fixed,
         recorded_topic(),
         "not subscribed",
-        "Topic of sensor_msgs/CameraInfo: diagnostics warn when it is missing or does not match \
-         the images.",
+        "Topic of sensor_msgs/CameraInfo: diagnostics warn when it is missing or unlike the images.",
     )
-}
-
-/// The inputs of a channel of several cameras, and how their messages become
-/// frames.
-pub(super) fn images(
-    p: &mut Reader<'_>,
-    node: &NodeName,
-    masks_missing: bool,
-) -> (Vec<InputConfig>, SyncConfig) {
-    let (topics, sync) = inputs(p, |topic| node.expand(topic));
-    if !masks_missing && let Some(n) = sync.min_inputs.filter(|&n| n < topics.len()) {
-        let allowed = format!("all {}: the head cannot mask a missing camera", topics.len());
-        p.conflict(&["sync.min_cameras", "inputs"], n, &allowed);
-    }
-    let transport = image_transport(p);
-    let camera_infos = p.optional(
-        "camera_infos",
-        Fixed,
-        list(recorded_topic(), OneOrMore),
-        "`camera_info` beside each input",
-        "Topics of sensor_msgs/CameraInfo, in the order of `inputs`. The newest holds; without \
-         one that fits the images, frames are dropped.",
-    );
-    let paths = p.optional(
-        "calibration_paths",
-        Fixed,
-        list(path(PathUse::Read), OneOrMore),
-        "CameraInfo",
-        "Files of ROS's camera_calibration, in the order of `inputs`, in place of CameraInfo.",
-    );
-    for (key, found) in [("camera_infos", &camera_infos), ("calibration_paths", &paths)] {
-        if let Some(n) = found.as_ref().map(Vec::len).filter(|&n| n != topics.len()) {
-            let allowed = format!("{}, one per input", topics.len());
-            p.conflict(&[key, "inputs"], format!("{n} items"), &allowed);
-        }
-    }
-    let input = |(index, topic): (usize, &String)| {
-        let item = |list: &Option<Vec<String>>| list.as_ref()?.get(index).cloned();
-        let camera_info = item(&camera_infos).map(|topic| node.expand(&topic));
-        InputConfig {
-            topic: topic.clone(),
-            is_compressed: transport.is_compressed(topic),
-            video: transport.video(topic),
-            packed_cloud: None,
-            camera_info: match paths {
-                Some(_) => None,
-                None => Some(camera_info.unwrap_or_else(|| camera_info_beside(topic))),
-            },
-            calibration_path: item(&paths).map(PathBuf::from),
-        }
-    };
-    (topics.iter().enumerate().map(input).collect(), sync)
 }
 
 /// The inputs of a channel of clouds, one or a list, and how the messages of several become frames.
@@ -179,29 +125,9 @@ pub(super) fn clouds(p: &mut Reader<'_>, node: &NodeName) -> (Vec<InputConfig>, 
         refuse_beside_list(p);
         cloud_transport(p)
     };
-    let topics = p.optional(
-        "inputs",
-        Fixed,
-        list(recorded_topic(), OneOrMore),
-        "`input`",
-        "Topics of [several LiDARs](several-lidars.md), in the order of their points, in place of `input`.",
-    );
+    let SeveralClouds { topics, reference, min_inputs } = several(p);
     let topics: Vec<String> = topics.unwrap_or_default();
     let topics: Vec<String> = topics.iter().map(|topic| node.expand(topic)).collect();
-    let reference = p.value(
-        CLOUDS.reference,
-        Fixed,
-        integer(0..=MAX_INPUTS - 1),
-        0,
-        "Index of the input whose messages open frames and give their stamps.",
-    );
-    let min_inputs = p.value(
-        CLOUDS.min_inputs,
-        Fixed,
-        integer(1..=MAX_INPUTS),
-        1,
-        "Fewest clouds of a frame, the reference included.",
-    );
     let sync = SyncConfig { reference, min_inputs: Some(min_inputs), ..sync(p) };
     check(p, &CLOUDS, &topics, &sync);
     let input = |topic: String| InputConfig {
@@ -215,11 +141,72 @@ pub(super) fn clouds(p: &mut Reader<'_>, node: &NodeName) -> (Vec<InputConfig>, 
     (topics.into_iter().map(input).collect(), sync)
 }
 
+/// The parameters of several clouds.
+struct SeveralClouds {
+    topics: Option<Vec<String>>,
+    reference: usize,
+    min_inputs: usize,
+}
+
+fn several(p: &mut Reader<'_>) -> SeveralClouds {
+    SeveralClouds {
+        topics: p.optional(
+            "inputs",
+            Fixed,
+            list(recorded_topic(), OneOrMore),
+            "`input`",
+            "Topics of [several LiDARs](several-lidars.md), in the order of their points, in place of `input`.",
+        ),
+        reference: p.value(
+            CLOUDS.reference,
+            Fixed,
+            integer(0..=MAX_INPUTS - 1),
+            0,
+            "Index of the input whose messages open frames and give their stamps.",
+        ),
+        min_inputs: p.value(
+            CLOUDS.min_inputs,
+            Fixed,
+            integer(1..=MAX_INPUTS),
+            1,
+            "Fewest clouds of a frame, the reference included.",
+        ),
+    }
+}
+
+/// Refuses several clouds beside cameras.
+pub(super) fn refuse_several(p: &mut Reader<'_>) {
+    let SeveralClouds { topics, reference, min_inputs } = several(p);
+    if let Some(topics) = topics {
+        p.refuse("inputs", format!("{topics:?}"), "`input`: with cameras there is one cloud");
+    }
+    if reference != 0 {
+        p.refuse(CLOUDS.reference, reference, "0: with cameras the cloud opens frames");
+    }
+    if min_inputs != 1 {
+        p.refuse(CLOUDS.min_inputs, min_inputs, "1: with cameras there is one cloud");
+    }
+}
+
 fn refuse_beside_list(p: &mut Reader<'_>) {
     let help = "Topic of the sensor's messages.";
     if let Some(found) = p.optional("input", Fixed, recorded_topic(), "`inputs`", help) {
         p.refuse("input", format!("{found:?}"), "one of `input` and `inputs`");
     }
+}
+
+/// The least number of cameras of a frame.
+pub(super) const MIN_CAMERAS: &str = "sync.min_cameras";
+
+/// The least number of cameras of a frame; `None`: all.
+pub(super) fn min_cameras(p: &mut Reader<'_>) -> Option<usize> {
+    p.optional(
+        MIN_CAMERAS,
+        Fixed,
+        integer(1..=MAX_INPUTS),
+        "all",
+        "Fewest cameras of a frame. Heads that cannot mask a missing one need all.",
+    )
 }
 
 /// Keys of several inputs.
@@ -228,12 +215,15 @@ struct Keys {
     min_inputs: &'static str,
 }
 
-const CAMERAS: Keys = Keys { reference: "reference_camera", min_inputs: "sync.min_cameras" };
+const CAMERAS: Keys = Keys { reference: "reference_camera", min_inputs: MIN_CAMERAS };
 const CLOUDS: Keys = Keys { reference: "reference_lidar", min_inputs: "sync.min_lidars" };
 
 /// The topics of a channel of several inputs, absolute, and how their messages
 /// become frames.
-fn inputs(p: &mut Reader<'_>, expand: impl Fn(&str) -> String) -> (Vec<String>, SyncConfig) {
+pub(super) fn inputs(
+    p: &mut Reader<'_>,
+    expand: impl Fn(&str) -> String,
+) -> (Vec<String>, SyncConfig) {
     let topics = p.required(
         "inputs",
         list(recorded_topic(), OneOrMore),
@@ -246,14 +236,7 @@ fn inputs(p: &mut Reader<'_>, expand: impl Fn(&str) -> String) -> (Vec<String>, 
         0,
         "Index of the input whose messages open frames and give their stamps.",
     );
-    let min_inputs = p.optional(
-        CAMERAS.min_inputs,
-        Fixed,
-        integer(1..=MAX_INPUTS),
-        "all",
-        "Fewest inputs of a frame, the reference included. Heads that cannot mask a missing input need \
-         all.",
-    );
+    let min_inputs = min_cameras(p);
     let sync = SyncConfig { reference, min_inputs, ..sync(p) };
     let topics: Vec<String> = topics.iter().map(|topic| expand(topic)).collect();
     check(p, &CAMERAS, &topics, &sync);
@@ -261,7 +244,7 @@ fn inputs(p: &mut Reader<'_>, expand: impl Fn(&str) -> String) -> (Vec<String>, 
 }
 
 /// How messages become frames, for any sensor.
-fn sync(p: &mut Reader<'_>) -> SyncConfig {
+pub(super) fn sync(p: &mut Reader<'_>) -> SyncConfig {
     SyncConfig {
         policy: p.value(
             "sync.policy",
@@ -290,8 +273,7 @@ fn sync(p: &mut Reader<'_>) -> SyncConfig {
             Fixed,
             number(0.0..=10.0).in_unit("s"),
             0.0,
-            "Shortest time between two stamps of an input: a frame does not wait for a message that cannot \
-             be nearer (`nearest`). 0: not known.",
+            "Shortest time between two stamps of an input: a frame does not wait for what cannot be nearer (`nearest`). 0: not known.",
         )),
         depth: p.value(
             "sync.depth",

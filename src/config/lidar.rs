@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k, score_kept_when};
 use super::classes::{class_filter, per_class};
-use super::clouds::CloudsConfig;
+use super::clouds::{CloudsConfig, GivenAs};
 use super::declaration::Change::{Fixed, Live};
 use super::densification::DensificationConfig;
 use super::engine::{engine, model_path};
+use super::fused_cameras::FusedCamerasConfig;
 use super::head::{EncoderFacts, LidarFacts, LidarOutputs};
 use super::memory::{Buffers, bytes, check_left};
 use super::nms::nms_3d;
@@ -32,7 +33,9 @@ pub struct LidarConfig {
     pub sparse_encoder: SparseEncoderConfig,
     /// The network.
     pub model_path: PathBuf,
-    /// The engine of the network and of a pillar encoder.
+    /// The cameras of a network that takes their images, too.
+    pub cameras: Option<FusedCamerasConfig>,
+    /// The engine of the networks.
     pub engine: EngineOptions,
     /// Whether kernels read payloads in host memory, in place of an upload; `Auto`: on a GPU that
     /// shares its memory with the CPU.
@@ -81,7 +84,11 @@ impl LidarConfig {
     ) -> Self {
         Self {
             head,
-            clouds: CloudsConfig::read(p, num_inputs, is_list),
+            clouds: {
+                let has_cameras = facts.encoder.cameras().is_some();
+                let num_clouds = if has_cameras { 1 } else { num_inputs };
+                CloudsConfig::read(p, num_clouds, GivenAs { is_list, has_cameras })
+            },
             encoder_path: match facts.encoder.has_file() {
                 true => encoder_path(p),
                 false => PathBuf::new(),
@@ -91,6 +98,7 @@ impl LidarConfig {
                 false => SparseEncoderConfig::default(),
             },
             model_path: model_path(p),
+            cameras: FusedCamerasConfig::read(p, &facts.encoder),
             engine: engine(p),
             zero_copy: zero_copy(p),
             score_thresholds: score_thresholds(p, &facts.class_names),
@@ -126,10 +134,12 @@ impl LidarConfig {
     }
 
     /// The files of the networks with their names in diagnostics: the encoder, if any, then the
-    /// network.
+    /// network and, if there are cameras, the network of their images.
     pub fn model_paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         let encoder = self.facts.encoder.has_file().then_some(("encoder", &*self.encoder_path));
-        encoder.into_iter().chain([("model", &*self.model_path)])
+        let cameras = self.cameras.as_ref();
+        let backbone = cameras.map(|cameras| ("image_backbone", &*cameras.image_backbone_path));
+        encoder.into_iter().chain([("model", &*self.model_path)]).chain(backbone)
     }
 
     /// Checks that the capacities fit into what a limit of the address space leaves, once the
@@ -299,8 +309,7 @@ pub(super) fn yaw_norm_thresholds(p: &mut Reader<'_>, num_classes: usize) -> Vec
         Live,
         list(number(0.0..=1.0), OneOrPerClass),
         0.0,
-        "Boxes of centre and query heads are dropped when the norm of their (sine, cosine) is below this. \
-         Heads of kind `anchor` take only 0.",
+        "Boxes are dropped when the norm of their (sine, cosine) is below this; heads of kind `anchor` take only 0.",
     );
     match thresholds.iter().any(|&threshold| threshold > 0.0) {
         true => per_class(&thresholds, num_classes),

@@ -185,8 +185,7 @@ fn frames_in_flight(p: &mut Reader<'_>) -> usize {
         Live,
         integer(1..=2),
         1,
-        "Live frames in progress at once. With 2, a camera or a pillar network on a GPU uploads \
-         a frame while the network runs: more frames per second, each later.",
+        "Live frames in progress at once. With 2, a camera or pillar network on a GPU uploads a frame while the network runs: more frames, each later.",
     )
 }
 
@@ -197,7 +196,7 @@ fn publishes_debug_image(p: &mut Reader<'_>) -> bool {
         flag(),
         true,
         "Whether an image with the boxes (`publish.debug_image_topic`, as JPEG below it on `compressed`) \
-         is published live while there is a subscriber.",
+         is published live for subscribers.",
     )
 }
 

@@ -17,6 +17,7 @@ fn channel_tables(kinds: &[Kind]) -> Vec<Table> {
     };
     let is_lidar = |kind| matches!(kind, Kind::Lidar(_));
     let is_surround = |kind| matches!(kind, Kind::Surround(_));
+    let may_have_cameras = |kind| kind == Kind::Lidar(EncoderKind::None);
     let mut tables = vec![
         table("every channel", &|_| true),
         table("camera and lidar channels", &|kind| !is_surround(kind)),
@@ -31,6 +32,7 @@ fn channel_tables(kinds: &[Kind]) -> Vec<Table> {
             "lidar channels, voxels, sites and none",
             &|kind| matches!(kind, Kind::Lidar(encoder) if encoder != EncoderKind::Pillars),
         ),
+        table("channels of several cameras", &|kind| is_surround(kind) || may_have_cameras(kind)),
         table("surround channels", &is_surround),
         table("surround channels, detr3d and sparse4d", &|kind| {
             matches!(kind, Kind::Surround(ViewKind::Views(_)))
@@ -64,6 +66,7 @@ fn head_tables(kinds: &[HeadKind]) -> Vec<Table> {
             matches!(kind, Lidar(EncoderKind::Voxels | EncoderKind::Sites, _))
         }),
         table("lidar heads, center", &|kind| is_of(kind, OutputKind::Center)),
+        table("lidar heads, proposals", &|kind| matches!(kind, Lidar(_, OutputKind::Proposals(_)))),
         table("lidar heads, anchor", &|kind| is_of(kind, OutputKind::Anchor)),
         table("surround heads", &is_surround),
         table("surround heads, detr3d and sparse4d", &|kind| {
@@ -72,7 +75,11 @@ fn head_tables(kinds: &[HeadKind]) -> Vec<Table> {
     ];
     for (name, of) in head::ENCODERS {
         let has = |kind| matches!(kind, Lidar(encoder, _) if encoder == *of);
-        tables.push(table(&format!("lidar heads, {name}"), &has));
+        let of_encoder = table(&format!("lidar heads, {name}"), &has);
+        // Heads with `encoder: sites` are of one kind, which has a table.
+        if tables.iter().all(|(_, of)| *of != of_encoder.1) {
+            tables.push(of_encoder);
+        }
     }
     for (name, of) in head::VIEW_KINDS {
         tables.push(table(&format!("surround heads, {name}"), &|kind| kind == Surround(*of)));

@@ -16,6 +16,7 @@
 //! Files are bounded in size and depth.
 
 mod camera;
+mod camera_inputs;
 mod capacities;
 mod channel;
 mod classes;
@@ -26,6 +27,7 @@ mod densification;
 mod engine;
 mod failure;
 mod files;
+mod fused_cameras;
 mod head;
 mod image_transport;
 mod inputs;
@@ -65,10 +67,11 @@ pub use channel::{ChannelConfig, ChannelKind};
 pub use clouds::CloudsConfig;
 pub use densification::{DensificationConfig, MotionTopic, Past};
 pub use files::RosSource;
+pub use fused_cameras::FusedCamerasConfig;
 pub use head::{
-    AnchorFacts, CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, PillarFacts, ProposalFacts,
-    SiteFacts, SurroundFacts, SurroundKind, ViewFacts, VoxelFacts, VoxelPointFacts, YoloFacts,
-    describe_file, fitting_heads,
+    AnchorFacts, CenterFacts, EncoderFacts, FusedCameraFacts, LidarFacts, LidarOutputs,
+    PillarFacts, ProposalFacts, SiteFacts, SurroundFacts, SurroundKind, ViewFacts, VoxelFacts,
+    VoxelPointFacts, YoloFacts, describe_file, fitting_heads,
 };
 pub use image_transport::transport_of;
 pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy};

@@ -200,8 +200,7 @@ fn kinds_3d(p: &mut Reader<'_>) -> Vec<Kind3d> {
         list(one_of(KINDS_3D), OneOrMore),
         "circle",
         "Suppression by the distance of centres (`circle`), the IoU of footprints (`bev`; \
-         `bev_fast`: suppressed boxes suppress, too) or of volumes (`iou_3d`). Of two kinds, the \
-         second takes the survivors of the first.",
+         `bev_fast`: suppressed boxes suppress, too) or of volumes (`iou_3d`). A second kind takes the survivors of the first.",
     );
     if kinds.len() > MAX_STAGES {
         p.refuse("nms.kind", format!("{} kinds", kinds.len()), "one or two");

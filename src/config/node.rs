@@ -71,9 +71,8 @@ pub(super) fn read(p: &mut Reader<'_>) -> NodeParameters {
                     Fixed,
                     integer(0..=65_536).in_unit("MiB"),
                     2048,
-                    "Memory of a mapped recording that is registered with the driver ahead of \
-                     the reader, at most an eighth of the machine's: a replay uploads without a \
-                     copy; 0: with a copy. A release, an eighth at a time, waits for the GPU.",
+                    "Memory of a mapped recording registered with the driver ahead of \
+                     the reader, at most an eighth of the machine's: a replay uploads without a copy; 0: with a copy.",
                 ),
         },
     }

@@ -77,8 +77,7 @@ impl PublishConfig {
                 Fixed,
                 flag(),
                 false,
-                "Whether `OUTPUT/debug/published_time` (autoware_internal_msgs/PublishedTime) is published \
-                 live while there is a subscriber.",
+                "Whether `OUTPUT/debug/published_time` (autoware_internal_msgs/PublishedTime) is published live for subscribers.",
             ),
         }
     }
@@ -92,7 +91,7 @@ fn label_images(p: &mut Reader<'_>, facts: &Facts) -> bool {
         flag(),
         false,
         "Whether masks are published as images of the input's size: `OUTPUT/instances` (mono16, \
-         the detection's position in its message from 1) and `OUTPUT/classes` (mono8, class from \
+         the detection's position from 1) and `OUTPUT/classes` (mono8, class from \
          1, 255 beyond 254), 0 outside of masks.",
     );
     let has_masks = matches!(facts, Facts::Camera(facts) if facts.layout.has_masks());
@@ -161,7 +160,7 @@ fn class_ids(p: &mut Reader<'_>, class_names: &[String]) -> Vec<String> {
         one_of(CLASS_IDS),
         "name",
         "`class_id` of published detections: the class's `name`, or its `index` in `OUTPUT/label_info`. \
-         `detections.jsonl` holds names either way; `eval` compares names.",
+         `detections.jsonl` and `eval` have names either way.",
     );
     match class_id {
         ClassId::Name => class_names.to_vec(),

@@ -4,6 +4,7 @@ use std::mem::size_of;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::camera_inputs::{transforms_path, undistort};
 use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k};
 use super::declaration::Change::{Fixed, Live};
 use super::engine::{engine, model_path};
@@ -88,8 +89,6 @@ pub enum SurroundDecoder {
 const PRECISIONS: &[(&str, ViewPrecision)] =
     &[("auto", ViewPrecision::Auto), ("f32", ViewPrecision::F32), ("f16", ViewPrecision::F16)];
 
-const UNDISTORT: &[(&str, Undistort)] = &[("auto", Undistort::Auto), ("never", Undistort::Never)];
-
 impl SurroundConfig {
     pub(super) fn read(p: &mut Reader<'_>, head: String, facts: SurroundFacts) -> Self {
         let is_streampetr = facts.kind == SurroundKind::StreamPetr;
@@ -113,24 +112,8 @@ impl SurroundConfig {
                 "map",
                 "Fixed frame of the vehicle's motion; `odom` is enough.",
             ),
-            transforms_path: p
-                .optional(
-                    "transforms_path",
-                    Fixed,
-                    path(PathUse::Read),
-                    "none",
-                    "A YAML file of static transforms, which the graph's or the recording's \
-                     replace.",
-                )
-                .map(PathBuf::from),
-            undistort: p.value(
-                "undistort",
-                Fixed,
-                one_of(UNDISTORT),
-                "auto",
-                "Whether images are undistorted: `auto` where the calibration has distortion coefficients, or \
-                 `never`.",
-            ),
+            transforms_path: transforms_path(p),
+            undistort: undistort(p),
             compensate_skew: p.derived(
                 "compensate_skew",
                 Fixed,
@@ -269,8 +252,7 @@ fn decoder(p: &mut Reader<'_>, kind: &SurroundKind) -> SurroundDecoder {
                 Fixed,
                 list(above(0.0, 1e6), OneOrMore),
                 "feature maps of floats",
-                "Values of 1 of int8 feature maps, one per level, finest first (`det_post calibrate`): floats \
-                 become int8 by them, and int8 maps without a scale in the file are read by them. On a \
+                "Values of 1 of int8 feature maps, by level, finest first (`det_post calibrate`): floats become int8, and int8 maps without a scale in the file are read by them. On a \
                  GPU only with `f16`.",
             );
             let num_levels = facts.level_strides.len() + usize::from(facts.extra_level);

@@ -181,6 +181,12 @@ impl<'a> FrameSet<'a> {
         Self { stamp: stamp.unwrap_or_default(), inputs: input, target_pose: None }
     }
 
+    /// The frame with the inputs before a place, and with the others.
+    pub fn split_at(&self, place: usize) -> (Self, Self) {
+        let (before, others) = self.inputs.split_at(place.min(self.inputs.len()));
+        (Self { inputs: before, ..*self }, Self { inputs: others, ..*self })
+    }
+
     /// An input.
     ///
     /// # Errors

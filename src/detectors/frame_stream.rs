@@ -32,6 +32,7 @@ pub struct FrameInProgress<'a, 'env> {
     /// Counters of what the frame drops on the device.
     pub(super) counters: &'a mut DeviceCounters,
     pub(super) report: &'a mut FrameReport,
+    has_uploaded: bool,
 }
 
 impl FrameStream {
@@ -101,7 +102,13 @@ impl FrameStream {
         report: &'a mut FrameReport,
     ) -> FrameInProgress<'a, 'env> {
         let Self { stopwatches, selected, counters, .. } = self;
-        FrameInProgress { stopwatch: &stopwatches[*selected], scope, counters, report }
+        FrameInProgress {
+            stopwatch: &stopwatches[*selected],
+            scope,
+            counters,
+            report,
+            has_uploaded: false,
+        }
     }
 
     /// Waits for the last stage of the frame that was begun.
@@ -131,11 +138,16 @@ impl FrameStream {
 }
 
 impl<'env> FrameInProgress<'_, 'env> {
-    /// The first stage: uploads payloads by `enqueue`, which adds their bytes to the report.
+    /// The first stage: uploads payloads by `enqueue`, which adds their bytes to the report. What is
+    /// uploaded later is part of the stage in which it is.
     pub(super) fn upload_by(
         &mut self,
         enqueue: impl FnOnce(&UploadScope<'_, 'env>, &mut FrameReport) -> Result<()>,
     ) -> Result<()> {
+        if self.has_uploaded {
+            return enqueue(self.scope, self.report);
+        }
+        self.has_uploaded = true;
         self.stopwatch.start()?;
         enqueue(self.scope, self.report)?;
         self.stopwatch.end_of(Stage::Upload)

@@ -14,6 +14,7 @@
 //! | [`voxels`] | clouds of one or several LiDARs | unpack, densify, voxelize, voxel mean, encode, infer, decode, select, suppress, gather |
 //! | [`proposals`] | clouds of one or several LiDARs | unpack, densify, voxelize, infer, decode, select, suppress, gather |
 //! | [`sites`] | clouds of one or several LiDARs | unpack, densify, voxelize, voxel mean, encode, infer, decode, select, suppress, gather |
+//! | [`fused`] | a cloud, and images of all cameras | unpack, densify, voxelize, decompress, letterbox, voxel mean, encode, infer, decode, select, suppress, gather |
 //! | [`surround`] | images of all cameras | decompress, letterbox, infer, encode, decode, select, suppress, gather |
 //!
 //! Each family has a `cpu` and a `cuda` file with the same stages in the same order. A
@@ -23,6 +24,7 @@
 mod frame_set;
 #[cfg(feature = "cuda")]
 mod frame_stream;
+pub mod fused;
 pub mod image2d;
 #[cfg(feature = "cuda")]
 mod image_uploads;

@@ -982,6 +982,7 @@ fn the_manual_has_every_key_of_every_kind_once() {
     let of_images = [
         "every channel",
         "camera and surround channels",
+        "channels of several cameras",
         "lidar and surround channels",
         "surround channels",
     ];
@@ -1024,11 +1025,26 @@ fn the_manual_has_every_key_of_every_kind_once() {
         let lidar = lidar.replace("encoder_path: e, ", "");
         assert_in_manual(&head(name), &block(&lidar), &of_none, &of_head);
     }
+    let of_head = ["every head", "lidar heads", "lidar heads, proposals"];
+    let of_none_head = [&of_head[..], &["lidar heads, none"]].concat();
+    let of_voxels_head = [&of_head[..], &["lidar heads, voxels and sites"]].concat();
     for name in ["transfusion_autoware", "bevfusion_autoware"] {
-        let of_head = ["every head", "lidar heads", "lidar heads, none"];
         let lidar = lidar.replace("encoder_path: e, ", "");
-        assert_in_manual(&head(name), &block(&lidar), &of_none, &of_head);
+        assert_in_manual(&head(name), &block(&lidar), &of_none, &of_none_head);
     }
+    let split = head("bevfusion_autoware_split");
+    assert_in_manual(&split, &block(lidar), &of_voxels, &of_voxels_head);
+    let with_cameras = lidar.replace("inputs: /a, encoder_path: e, ", "input: /a, ");
+    let topics: Vec<String> = (0..6).map(|index| format!("/c{index}")).collect();
+    let with_cameras = format!(
+        "{}\n   camera_inputs: [{}]\n   image_backbone_path: b",
+        block(&with_cameras),
+        topics.join(", ")
+    );
+    let of_fused =
+        [&of_none[..], &["channels of several cameras", "lidar channels, none"]].concat();
+    let fused = head("bevfusion_camera_lidar_autoware");
+    assert_in_manual(&fused, &with_cameras, &of_fused, &of_none_head);
     let of_surround = [
         "every head",
         "camera and surround heads",

@@ -60,6 +60,11 @@ impl Fixture {
         Self::record(0)
     }
 
+    /// A drive with this number of LiDAR sensors.
+    pub fn drive_with_lidars(num: usize) -> Self {
+        Self::record(num)
+    }
+
     fn record(num_lidars: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = Options {

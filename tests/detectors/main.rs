@@ -14,6 +14,7 @@ mod common;
 
 mod detr;
 mod efficient_nms;
+mod fused;
 mod keypoints;
 mod lidar_reference;
 mod mask_maps;

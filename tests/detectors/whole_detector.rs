@@ -10,8 +10,8 @@ use det_post_infer::sparse::{self, CpuEncoder, GridAxes, Plan};
 use det_post_infer::{Engine, RtenEngine};
 use det_post_ops::sparse::conv::Precision;
 use det_post_testing::clouds::Cloud;
-use det_post_testing::onnx::Attr;
-use det_post_testing::sparse_onnx::{Conv, ENCODER, File};
+use det_post_testing::fused_onnx::{NUM_PROPOSALS as NUM_CELLS, lidar};
+use det_post_testing::sparse_onnx::File;
 use det_post_types::{
     Box3d, Detection3d, DeviceChoice, ElementType, Object3d, Stamp, Tensor, TensorValues,
     TensorView,
@@ -38,85 +38,7 @@ downsample_factor: 2
 ";
 const MIN: [f32; 3] = [-2.0, -1.5, -1.0];
 
-/// Cells of the map, and proposals: one a cell.
-const NUM_CELLS: usize = 12;
-
 const AXES: [GridAxes; 2] = [GridAxes::Zyx, GridAxes::Xyz];
-
-/// The whole detector on a grid with the axes z y x, or x y z with the map's rows along x, as BEVFusion has it.
-fn whole(axes: GridAxes) -> File {
-    let is_xyz = axes == GridAxes::Xyz;
-    let reversed = |mut values: [i64; 3]| {
-        values.reverse();
-        values
-    };
-    let conv = |of: &Conv| match is_xyz {
-        true => Conv { geometry: of.geometry.map(reversed), grids: of.grids.map(reversed), ..*of },
-        false => *of,
-    };
-    let (dense, order, map) = match is_xyz {
-        true => ([1, 4, 3, 2, 4], [0, 4, 3, 1, 2], [1, 8, 4, 3]),
-        false => ([1, 2, 3, 4, 4], [0, 4, 1, 2, 3], [1, 8, 3, 4]),
-    };
-    let mut file = File::default();
-    file.inputs.push(("voxels".into(), ElementType::F32, vec![-1, 10, 3]));
-    file.inputs.push(("coors".into(), ElementType::I32, vec![-1, 3]));
-    file.inputs.push(("num_points".into(), ElementType::I32, vec![-1]));
-    for (name, values) in [
-        ("axis", &[1][..]),
-        ("last", &[-1]),
-        ("before", &[-1 << 40]),
-        ("pads", &[0, 1, 0, 0]),
-        ("grid", &dense),
-        ("bev", &map),
-        ("boxes", &[10, NUM_CELLS as i64]),
-        ("row", &[NUM_CELLS as i64]),
-    ] {
-        file.integers.push((name.into(), values.to_vec()));
-    }
-    file.op("ReduceSum", &["voxels", "axis"], "sums", vec![("keepdims", Attr::Int(0))]);
-    file.op("Cast", &["num_points"], "count", vec![("to", Attr::Int(1))]);
-    file.op("Unsqueeze", &["count", "axis"], "counts", vec![]);
-    file.op("Div", &["sums", "counts"], "means", vec![]);
-    let columns = if is_xyz { "xyz" } else { "coors" };
-    file.op("Slice", &["coors", "last", "before", "axis", "last"], "xyz", vec![]);
-    file.op("Pad", &[columns, "pads"], "indices", vec![]);
-    let [first, second, down, out] = ENCODER.each_ref().map(conv);
-    file.autoware_pairs(&first, "indices", "p0");
-    file.autoware_conv(&first, "means", "p0", "1");
-    file.autoware_conv(&second, "1", "p0", "2");
-    file.op("Add", &["2", "1"], "3", vec![]);
-    file.op("Relu", &["3"], "4", vec![]);
-    file.autoware_pairs(&down, "indices", "p2");
-    file.autoware_conv(&down, "4", "p2", "5");
-    file.autoware_pairs(&out, "p2.0", "p3");
-    file.autoware_conv(&out, "5", "p3", "6");
-    file.op("ConstantOfShape", &["grid"], "zeros", vec![]);
-    file.op("ScatterND", &["zeros", "p3.0", "6"], "dense", vec![]);
-    file.op("Transpose", &["dense"], "chw", vec![("perm", Attr::Ints(order.to_vec()))]);
-    file.op("Reshape", &["chw", "bev"], "map", vec![]);
-    add_head(&mut file);
-    file
-}
-
-/// The network behind the map: a proposal a cell.
-fn add_head(file: &mut File) {
-    for (name, num, seed) in [("box", 10, 3), ("logit", 1, 5), ("class", 3, 7)] {
-        let weights = (0..8 * num).map(|at| ((at * 29 + seed) % 17 - 8) as f32 / 32.0);
-        file.constants.push((format!("{name}.weight"), vec![num, 8, 1, 1], weights.collect()));
-        let attributes = vec![("kernel_shape", Attr::Ints(vec![1, 1]))];
-        file.op("Conv", &["map", &format!("{name}.weight")], &format!("{name}.map"), attributes);
-    }
-    file.op("Reshape", &["box.map", "boxes"], "bbox_pred", vec![]);
-    file.op("Sigmoid", &["logit.map"], "score.map", vec![]);
-    file.op("Reshape", &["score.map", "row"], "score", vec![]);
-    let by_class = vec![("axis", Attr::Int(1)), ("keepdims", Attr::Int(0))];
-    file.op("ArgMax", &["class.map"], "label.map", by_class);
-    file.op("Reshape", &["label.map", "row"], "label_pred", vec![]);
-    let num = NUM_CELLS as i64;
-    file.outputs = vec![("bbox_pred".into(), vec![10, num]), ("score".into(), vec![num])];
-    file.integer_outputs = vec![("label_pred".into(), vec![num])];
-}
 
 /// A channel with this network in a folder, and these parameters.
 fn channel(folder: &Path, network: &File, more: &[&str]) -> ChannelConfig {
@@ -225,7 +147,7 @@ fn numbers(of: &Object3d) -> [f32; 9] {
 #[test]
 fn encoder_and_network_of_one_file_give_the_detections_of_its_parts() {
     for axes in AXES {
-        let (folder, file) = (tempfile::tempdir().unwrap(), whole(axes));
+        let (folder, file) = (tempfile::tempdir().unwrap(), lidar(axes == GridAxes::Xyz));
         let config = channel(folder.path(), &file, &[]);
         let mut detector = detectors::open(&config, DeviceChoice::Cpu).unwrap();
         for num in [400, 90, 3] {
@@ -250,7 +172,7 @@ fn encoder_and_network_of_one_file_give_the_detections_of_its_parts() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let mut file = whole(GridAxes::Zyx);
+    let mut file = lidar(false);
     let config = channel(folder.path(), &file, &["encoder.level_capacities:=[1]"]);
     let error = detectors::open(&config, DeviceChoice::Cpu).err().unwrap();
     assert!(error.message().contains("encoder.level_capacities has 1 value"), "{error}");
@@ -269,7 +191,7 @@ fn both_devices_give_the_same_bytes() {
         return;
     }
     for axes in AXES {
-        let (folder, file) = (tempfile::tempdir().unwrap(), whole(axes));
+        let (folder, file) = (tempfile::tempdir().unwrap(), lidar(axes == GridAxes::Xyz));
         let config = channel(folder.path(), &file, &[]);
         let [mut on_cpu, mut on_gpu] = [DeviceChoice::Cpu, DeviceChoice::Cuda(0)]
             .map(|device| detectors::open(&config, device).unwrap());

@@ -18,6 +18,7 @@ mod demo;
 mod detections_recording;
 mod dropin;
 mod frames_in_flight;
+mod fused;
 mod golden;
 mod lidar_replay;
 mod message_types;

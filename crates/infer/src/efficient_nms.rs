@@ -133,6 +133,15 @@ pub(super) fn read_if_named(path: &Path, name: &str) -> Result<Option<Vec<u8>>> 
     std::fs::read(path).map(Some).map_err(unreadable)
 }
 
+/// The bytes of a file.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
+    check_file(path)?;
+    std::fs::read(path).map_err(|cause| {
+        Error::new(ErrorKind::Model, STAGE, format!("cannot read {}", path.display()))
+            .with_source(cause)
+    })
+}
+
 pub(super) fn contains(bytes: &[u8], word: &[u8]) -> bool {
     let first = word[0];
     let mut rest = bytes;

@@ -65,7 +65,7 @@ impl OrtEngine {
     pub fn with_options(path: &Path, library: &Path, options: &EngineOptions) -> Result<Self> {
         check_file(path)?;
         let environment = environment(library)?;
-        let cut = target_sizes::adapted(path, options.class_vectors.as_ref())?;
+        let cut = target_sizes::adapted(path, options.part, options.class_vectors.as_ref())?;
         let session =
             open(&environment, path, cut.as_deref(), options.threads).map_err(|cause| {
                 Error::new(ErrorKind::Model, STAGE, format!("cannot load {}", path.display()))

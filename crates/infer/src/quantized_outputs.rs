@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::onnx::{AttributeValue, DataType, Graph, Model, Node, Source};
 use super::{check_file, target_sizes};
-use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, NetworkPart, Result};
 
 const STAGE: &str = "infer";
 
@@ -23,7 +23,7 @@ const MOVES: [&str; 7] =
 /// than 0, several scales, or one that is not positive and finite.
 pub fn output_scales(path: &Path) -> Result<Vec<Option<f32>>> {
     check_file(path)?;
-    let bytes = match target_sizes::adapted(path, None)? {
+    let bytes = match target_sizes::adapted(path, NetworkPart::Whole, None)? {
         Some(bytes) => bytes,
         None => std::fs::read(path).map_err(|cause| {
             Error::new(ErrorKind::Model, STAGE, format!("cannot read {}", path.display()))

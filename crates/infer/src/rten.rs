@@ -23,8 +23,7 @@ use super::engine::place_of;
 use super::onnx::metadata_entries;
 use super::{Engine, check_file, check_inputs, target_sizes};
 use det_post_types::{
-    ClassVectors, Dim, ElementType, EngineOptions, Error, ErrorKind, Result, TensorSpec,
-    TensorValues, TensorView,
+    Dim, ElementType, EngineOptions, Error, ErrorKind, Result, TensorSpec, TensorValues, TensorView,
 };
 
 const STAGE: &str = "rten";
@@ -59,8 +58,8 @@ impl RtenEngine {
     /// # Errors
     /// As there, and `Model` when the network has no input for the vectors.
     pub fn with_options(path: &Path, options: &EngineOptions) -> Result<Self> {
-        let EngineOptions { threads, class_vectors, .. } = options;
-        let (model, depends_on_values) = load_checked(path, class_vectors.as_ref())?;
+        let (model, depends_on_values) = load_checked(path, options)?;
+        let threads = options.threads;
         let inputs = specs(&model, model.input_ids());
         if let Some(input) = inputs.iter().find(|input| input.element.is_none()) {
             return Err(Error::new(
@@ -124,13 +123,13 @@ fn num_values(shape: &[usize]) -> usize {
 
 /// Loads a file after every node was compared with what rten computes as ONNX defines it; and whether
 /// sizes inside depend on values.
-fn load_checked(path: &Path, classes: Option<&ClassVectors>) -> Result<(Model, bool)> {
+fn load_checked(path: &Path, options: &EngineOptions) -> Result<(Model, bool)> {
     let failed = |message: &str| {
         Error::new(ErrorKind::Model, STAGE, format!("{}: {message}", path.display()))
     };
     let in_file = |error: Error| failed(error.message());
     check_file(path)?;
-    let cut = target_sizes::adapted(path, classes)?;
+    let cut = target_sizes::adapted(path, options.part, options.class_vectors.as_ref())?;
     let bytes = match &cut {
         Some(bytes) => Cow::Borrowed(&bytes[..]),
         None => Cow::Owned(

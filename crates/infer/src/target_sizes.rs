@@ -6,10 +6,10 @@ use std::path::Path;
 
 use super::class_vectors;
 use super::efficient_nms::{self, read_if_named};
-use super::onnx::{DataType, Model, write};
+use super::onnx::{DataType, Model, ValueInfo, write};
 use super::sparse;
 use super::view_decoder::plugin;
-use det_post_types::{ClassVectors, Result};
+use det_post_types::{ClassVectors, Error, NetworkPart, Result};
 
 /// The name of the input. Its two numbers are width and height.
 const INPUT: &str = "orig_target_sizes";
@@ -19,13 +19,25 @@ const I32: i64 = 6;
 
 /// The network as engines load it, where that is not as it is in the file: without the sparse encoder at its
 /// beginning, without the suppression or the view decoder at its end, or with a size or the vectors of classes in
-/// place of an input.
+/// place of an input; or another part of it.
 ///
 /// # Errors
-/// `Model` when the file cannot be read or is not of the format, or has no input for the vectors.
-pub(super) fn adapted(path: &Path, classes: Option<&ClassVectors>) -> Result<Option<Vec<u8>>> {
+/// `Model` when the file cannot be read or is not of the format, has no input for the vectors, or not
+/// this part.
+pub(super) fn adapted(
+    path: &Path,
+    part: NetworkPart,
+    classes: Option<&ClassVectors>,
+) -> Result<Option<Vec<u8>>> {
     if let Some(classes) = classes {
         return class_vectors::with_constant(path, classes).map(Some);
+    }
+    match part {
+        NetworkPart::Whole => {}
+        NetworkPart::FloatInputs => return with_float_inputs(path),
+        NetworkPart::Cameras { num_cameras, image_size } => {
+            return sparse::camera_network(path, num_cameras, image_size).map(Some);
+        }
     }
     if let Some(bytes) = efficient_nms::cut(path)? {
         return Ok(Some(bytes));
@@ -37,6 +49,27 @@ pub(super) fn adapted(path: &Path, classes: Option<&ClassVectors>) -> Result<Opt
         Some(bytes) => Ok(Some(bytes)),
         None => with_constant(path),
     }
+}
+
+/// The number of u8 among the element types of the schema.
+const U8: i64 = 2;
+
+/// The network with floats in place of inputs of bytes; `None` where it has none.
+fn with_float_inputs(path: &Path) -> Result<Option<Vec<u8>>> {
+    let bytes = efficient_nms::read(path)?;
+    let in_file = |error: Error| {
+        let message = format!("{}: {}", path.display(), error.message());
+        Error::new(error.kind(), error.stage(), message)
+    };
+    let model = Model::parse_with_functions(&bytes).map_err(in_file)?;
+    let has_bytes = |input: &ValueInfo<'_>| input.data_type == Some(DataType::Other(U8));
+    if !model.graph.inputs.iter().any(has_bytes) {
+        return Ok(None);
+    }
+    write::with_inputs(&bytes, |input| {
+        has_bytes(input).then(|| write::value_info(input.name, input.shape.as_deref()))
+    })
+    .map(Some)
 }
 
 /// The network with the input as a constant; `None` where it has none, or the size of its image is open.
@@ -82,7 +115,8 @@ mod tests {
         ] {
             let sizes = (INPUT, data_type, &[1, 2][..]);
             for inputs in [[image, sizes], [sizes, image]] {
-                let bytes = adapted(file(&inputs).path(), None).unwrap().unwrap();
+                let bytes =
+                    adapted(file(&inputs).path(), NetworkPart::Whole, None).unwrap().unwrap();
                 let found = Model::parse(&bytes).unwrap();
                 let names: Vec<&str> = found.graph.inputs.iter().map(|input| input.name).collect();
                 assert_eq!(names, ["images"]);
@@ -102,7 +136,7 @@ mod tests {
         let other = ("im_shape", 1, &[1, 2][..]);
         let text = (INPUT, 8, &[1, 2][..]);
         for inputs in [&[image][..], &[image, other], &[image, text], &[image, other, text]] {
-            assert!(adapted(file(inputs).path(), None).unwrap().is_none());
+            assert!(adapted(file(inputs).path(), NetworkPart::Whole, None).unwrap().is_none());
         }
     }
 }

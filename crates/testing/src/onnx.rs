@@ -44,6 +44,17 @@ impl Graph {
         self
     }
 
+    /// An input of bytes; a dimension of -1 is open.
+    pub fn input_bytes(mut self, name: &str, dims: &[i64]) -> Self {
+        const U8: i32 = 2;
+        let mut info = value_info(name, ElementType::I8, dims);
+        if let Some(tensor) = info.kind.as_mut().and_then(|kind| kind.tensor_type.as_mut()) {
+            tensor.elem_type = U8;
+        }
+        self.0.input.push(info);
+        self
+    }
+
     /// An output; a dimension of -1 is open.
     pub fn output(mut self, name: &str, element: ElementType, dims: &[i64]) -> Self {
         self.0.output.push(value_info(name, element, dims));

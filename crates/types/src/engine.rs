@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::device::Usage;
+use super::image::Size;
 use super::layer_study::LayerStudy;
 
 /// The engines, and the choice between them.
@@ -40,6 +41,26 @@ pub struct EngineOptions {
     /// The value of the second input of a network that finds classes by their vectors. Such a
     /// network does not run in dense layers of our own.
     pub class_vectors: Option<ClassVectors>,
+    /// Which network of the file is loaded.
+    pub part: NetworkPart,
+}
+
+/// A network of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NetworkPart {
+    /// The one that the file is: of a file with a sparse encoder, what is behind its map.
+    #[default]
+    Whole,
+    /// The same, whose inputs of bytes take 32-bit floats: images that are not rounded.
+    FloatInputs,
+    /// Of a network of cameras and LiDAR, from features of images, and images of depths where it takes
+    /// points, to a distribution of depths and features of pixels.
+    Cameras {
+        /// Cameras.
+        num_cameras: usize,
+        /// The images.
+        image_size: Size,
+    },
 }
 
 /// A table with a vector for each class, in the order of the classes, as an input of a network.

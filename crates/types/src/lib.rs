@@ -82,7 +82,8 @@ pub use detection::{Detection2d, Detection3d, Detections, Object3d, Variance3d};
 pub use device::{DeviceChoice, UploadOptions, Usage};
 pub use device_bytes::DeviceBytes;
 pub use engine::{
-    ClassVectors, EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions, Provider,
+    ClassVectors, EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions, NetworkPart,
+    Provider,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use failure::{FailurePolicy, Fallback};

@@ -128,7 +128,7 @@ fn masks(p: &mut Reader<'_>) -> MaskParams {
         Fixed,
         one_of(MASK_RULES),
         "straight",
-        "Where a pixel of the image is on a mask's map: where the letterbox puts its centre (`straight`), on the \
+        "Where a pixel is on a mask's map: where the letterbox puts its centre (`straight`), on the \
          map without padding cut to whole cells, as ultralytics' `retina_masks` (`native`), or the map is over \
          the box (`box`).",
     );

@@ -1,5 +1,6 @@
 //! Facts of the encoders of LiDAR networks, and in what their kinds differ.
 
+use super::fused_cameras::FusedCameraFacts;
 use crate::config::declaration::Change::Fixed;
 use crate::config::reader::{Reader, described};
 use crate::config::value::Length::Exactly;
@@ -44,7 +45,7 @@ pub struct VoxelFacts {
 }
 
 /// Facts of a network that takes the points of voxels.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct VoxelPointFacts {
     /// Names of its inputs: points, numbers of points, coordinates. Empty: by position in this
     /// order.
@@ -53,6 +54,8 @@ pub struct VoxelPointFacts {
     pub coordinates: VoxelCoordinates,
     /// The fewest voxels that it takes; a frame with fewer is dropped.
     pub min_voxels: usize,
+    /// The cameras of a network that takes their images, too.
+    pub cameras: Option<FusedCameraFacts>,
 }
 
 /// The kinds of [`EncoderFacts`].
@@ -184,6 +187,19 @@ impl EncoderFacts {
         }
     }
 
+    /// Whether networks behind it may take images, too.
+    pub(in crate::config) fn may_have_cameras(&self) -> bool {
+        matches!(self, Self::None(_))
+    }
+
+    /// The cameras of a network of cameras and LiDAR.
+    pub fn cameras(&self) -> Option<&FusedCameraFacts> {
+        match self {
+            Self::None(facts) => facts.cameras.as_ref(),
+            Self::Pillars(_) | Self::Voxels(_) | Self::Sites(_) => None,
+        }
+    }
+
     /// Whether there is an encoder before the network, in another file.
     pub fn has_file(&self) -> bool {
         matches!(self, Self::Pillars(_) | Self::Voxels(_))
@@ -275,6 +291,7 @@ impl VoxelPointFacts {
                 1,
                 "Frames with fewer are dropped, without sparse convolutions.",
             ),
+            cameras: FusedCameraFacts::read(p),
         }
     }
 }

@@ -36,7 +36,10 @@ impl OutputKind {
             Self::Center | Self::Anchor => {
                 matches!(encoder, EncoderKind::Pillars | EncoderKind::Voxels)
             }
-            Self::Proposals(_) => encoder == EncoderKind::None,
+            Self::Proposals(ProposalLayout::TransFusion) => encoder == EncoderKind::None,
+            Self::Proposals(ProposalLayout::BevFusion) => {
+                matches!(encoder, EncoderKind::Voxels | EncoderKind::None)
+            }
             Self::Sites => encoder == EncoderKind::Sites,
         }
     }

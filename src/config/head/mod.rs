@@ -8,6 +8,7 @@ mod camera;
 mod center;
 mod encoder;
 mod fitting;
+mod fused_cameras;
 mod hints;
 mod lidar;
 mod network;
@@ -26,6 +27,7 @@ pub use center::CenterFacts;
 pub use encoder::{EncoderFacts, PillarFacts, VoxelFacts, VoxelPointFacts};
 pub(super) use encoder::{EncoderKind, KINDS as ENCODERS};
 pub(super) use fitting::AUTO;
+pub use fused_cameras::FusedCameraFacts;
 pub(super) use hints::is_for_clouds;
 pub(super) use lidar::OutputKind;
 pub use lidar::{LidarFacts, LidarOutputs};
@@ -319,8 +321,7 @@ impl HeadKind {
 /// The kinds of heads of which none is shipped, as [`shipped_by_kind`] names them, and why.
 pub(super) const UNSHIPPED: &[(&str, &str)] = &[(
     "surround, `detr3d`",
-    "none: the published network takes images padded at the bottom, which a surround channel resizes instead; the \
-     facts of yours: [view decoders](view-decoders.md)",
+    "none: the published network takes padded images, a surround channel resizes: [view decoders](view-decoders.md)",
 )];
 
 /// Every kind of head in words, with the shipped heads of the kind.

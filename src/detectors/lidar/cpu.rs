@@ -50,6 +50,15 @@ pub trait NetworkInput: Send {
     /// The timed stages before the network runs, in order.
     const STAGES: &'static [Stage];
 
+    /// Takes the inputs of a frame behind its clouds.
+    ///
+    /// # Errors
+    /// The reason why the frame is dropped.
+    fn receive(&mut self, others: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
+        let _ = (others, report);
+        Ok(())
+    }
+
     /// Writes the inputs of the network, of a frame that may have no voxels. Adds durations and
     /// counters to `report`.
     ///
@@ -178,6 +187,7 @@ impl<N: NetworkInput> Detector for CpuDetector<N> {
     fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         self.in_flight.check_free()?;
         let Self { points, voxels, input, engine, head, postprocess, .. } = self;
+        let (frame, others) = &frame.split_at(self.config.clouds.num_inputs);
         let pose = placing::pose_of(frame, &self.config.clouds)?;
         postprocess.candidates.clear();
 
@@ -208,6 +218,7 @@ impl<N: NetworkInput> Detector for CpuDetector<N> {
         report.add_count(Count::PointsOverVoxelCapacity, grouped.num_points_over_voxel_capacity);
         report.add_count(Count::VoxelsOverCapacity, grouped.num_voxels_over_capacity);
 
+        input.receive(others, report)?;
         input.write(points, voxels, report)?;
         if grouped.num_voxels > 0 {
             report.time(Stage::Infer, || input.run(engine.as_mut()))?;

@@ -35,7 +35,7 @@ pub use head::{LidarDecoder, Outputs};
 pub(super) use head::{floats, refuse};
 pub(crate) use placing::placement;
 
-use super::{DetectorInfo, FrameInput, FrameSet, another_family};
+use super::{DetectorInfo, FrameInput, FrameSet, InputNeeds, PayloadKind, another_family};
 use crate::config::{ChannelConfig, ChannelKind, LidarConfig, LidarFacts};
 use det_post_ops::cloud::unpack::UnpackParams;
 use det_post_ops::cloud::voxelize::VoxelizeParams;
@@ -55,11 +55,14 @@ fn info(
     engine_name: &str,
     stages: &[Stage],
 ) -> DetectorInfo {
-    let target = placing::target(config);
-    DetectorInfo {
-        target,
-        ..DetectorInfo::new(placing::needs(config), device, engine_name, stages)
+    let (target, mut needs) = (placing::target(config), placing::needs(config));
+    if let Some(cameras) = &config.cameras {
+        let pose_in = config.clouds.target_frame.clone();
+        let image = InputNeeds::of(PayloadKind::Image);
+        let camera = InputNeeds { pose_in, calibration: true, ..image };
+        needs.extend(vec![camera; cameras.facts.num_cameras]);
     }
+    DetectorInfo { target, ..DetectorInfo::new(needs, device, engine_name, stages) }
 }
 
 /// An error of an input, with its number and the frame of its sensor.
@@ -77,7 +80,7 @@ fn lidar_of(config: &ChannelConfig) -> Result<&LidarConfig> {
 }
 
 /// Calls `work` with clouds of one point, the centre of the grid's range: x, y, z and the
-/// channels of the head, all floats, the channels zero.
+/// channels of the head, all floats, the channels zero. Cameras are missing.
 fn with_empty_frame<T>(
     config: &LidarConfig,
     work: impl FnOnce(&FrameSet<'_>) -> Result<T>,
@@ -106,7 +109,9 @@ fn with_empty_frame<T>(
             None => input,
         }
     };
-    let inputs: Vec<_> = (0..config.clouds.num_inputs).map(|_| Some(input())).collect();
+    let mut inputs: Vec<_> = (0..config.clouds.num_inputs).map(|_| Some(input())).collect();
+    let num_cameras = config.cameras.as_ref().map_or(0, |cameras| cameras.facts.num_cameras);
+    inputs.extend((0..num_cameras).map(|_| None));
     work(&FrameSet { stamp: Stamp::default(), inputs: &inputs, target_pose: None })
 }
 

@@ -141,7 +141,7 @@ impl DeviceMapEncoder for DeviceVoxelPointInput {
         running.end_of(Stage::Voxelize)
     }
 
-    fn enqueue_network(&mut self, engine: &mut DeviceEngine) -> Result<()> {
+    fn enqueue_network(&mut self, engine: &mut DeviceEngine, _: &DevicePoints) -> Result<()> {
         let Self { voxels, tensors, host, min_voxels, .. } = self;
         let num = host.num.download(&voxels.num)?.first().map_or(0, |&num| num as usize);
         let num = num.min(voxels.params().voxel_capacity);

@@ -28,7 +28,7 @@ pub use cpu::{CpuDetector, VoxelPointInput};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaDetector, DeviceVoxelPointInput};
 
-use super::{Detector, voxels};
+use super::{Detector, fused, voxels};
 use crate::config::{EncoderFacts, LidarConfig, VoxelPointFacts};
 use det_post_infer::ExpectedDim::{Any, Exactly};
 use det_post_infer::{Expected, Side, bind, sparse};
@@ -44,8 +44,14 @@ use det_post_types::{ElementType, Error, ErrorKind, Result, TensorSpec};
 /// do not fit into the address space; `Argument` when the device has no implementation of the
 /// suppression or a limit is above the device's; `Device` when it has not enough memory.
 pub fn open(config: &LidarConfig, device: &Device) -> Result<Box<dyn Detector>> {
-    if sparse::is_detector(&config.model_path)? {
-        return voxels::open(config, device);
+    match (sparse::detector(&config.model_path)?, &config.cameras) {
+        (Some(file), Some(cameras)) => return fused::open(config, cameras, file, device),
+        (Some(file), None) => {
+            fused::check_without_cameras(&file)?;
+            return voxels::open_plan(config, voxels::plan_of(config, file)?, device);
+        }
+        (None, Some(_)) => return fused::refuse_without_encoder(),
+        (None, None) => {}
     }
     if let Some(map) = sparse::ends_at_map(&config.model_path)? {
         let path = config.model_path.display();

@@ -7,6 +7,7 @@ use crate::detectors::lidar::{self, DeviceMapEncoder};
 use crate::detectors::voxels::DeviceVoxelLayers;
 use det_post_infer::device::DeviceEngine;
 use det_post_infer::sparse::{CudaEncoder, Plan};
+use det_post_ops::cloud::DevicePoints;
 use det_post_ops::device::cuda::{DeviceBuffer, Stream};
 use det_post_types::{FrameReport, Result, Stage};
 
@@ -47,7 +48,7 @@ impl DeviceMapEncoder for DeviceVoxelSites {
     }
 
     /// There is none.
-    fn enqueue_network(&mut self, _engine: &mut DeviceEngine) -> Result<()> {
+    fn enqueue_network(&mut self, _: &mut DeviceEngine, _: &DevicePoints) -> Result<()> {
         Ok(())
     }
 

@@ -31,6 +31,19 @@ pub struct Cameras<M> {
     num_views: u64,
 }
 
+/// What views and matrices of cameras follow from, beside their calibrations.
+#[derive(Clone, Copy, Debug)]
+pub struct CamerasParams {
+    /// Size of the network's images.
+    pub input_size: Size,
+    /// Whether images are undistorted.
+    pub undistort: Undistort,
+    /// How the intrinsic matrix follows from a resize.
+    pub convention: PixelConvention,
+    /// Whether matrices contain the motion between the stamps of an image and of its frame.
+    pub compensate_skew: bool,
+}
+
 /// A camera whose calibration fits its images.
 #[derive(Debug)]
 pub struct Camera<M> {
@@ -46,11 +59,24 @@ pub struct Camera<M> {
 impl<M> Cameras<M> {
     /// Cameras without calibration so far, for images of a size.
     pub fn new(config: &SurroundConfig, num_cameras: usize, input_size: Size) -> Self {
+        let SurroundConfig { undistort, compensate_skew, facts, .. } = config;
+        let params = CamerasParams {
+            input_size,
+            undistort: *undistort,
+            convention: facts.pixel_convention,
+            compensate_skew: *compensate_skew,
+        };
+        Self::with_params(params, num_cameras)
+    }
+
+    /// As [`Self::new`], without a configuration.
+    pub fn with_params(params: CamerasParams, num_cameras: usize) -> Self {
+        let CamerasParams { input_size, undistort, convention, compensate_skew } = params;
         Self {
             input_size,
-            undistort: config.undistort,
-            convention: config.facts.pixel_convention,
-            compensate_skew: config.compensate_skew,
+            undistort,
+            convention,
+            compensate_skew,
             cameras: (0..num_cameras).map(|_| None).collect(),
             spare_maps: (0..num_cameras).map(|_| None).collect(),
             matrices: RigMatrices::new(num_cameras),

@@ -34,12 +34,15 @@ pub mod on_arrays;
 pub mod streampetr;
 mod views;
 
-pub use cameras::{Camera, Cameras, camera_from_target};
+pub use cameras::{Camera, Cameras, CamerasParams, camera_from_target};
 pub use cpu::CpuDetector;
 #[cfg(feature = "cuda")]
 pub use cuda::CudaDetector;
 pub use decoder::Networks;
 pub use ego_motion::{EgoMotion, Step};
+pub(super) use images::CpuImages;
+#[cfg(feature = "cuda")]
+pub(super) use images::CudaImages;
 pub use matrices::RigMatrices;
 pub use views::ViewFamily;
 

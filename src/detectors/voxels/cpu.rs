@@ -35,7 +35,7 @@ pub struct VoxelMap {
 }
 
 impl VoxelMap {
-    fn new(config: &LidarConfig, plan: Plan) -> Result<Self> {
+    pub(in crate::detectors) fn new(config: &LidarConfig, plan: Plan) -> Result<Self> {
         Ok(Self { layers: VoxelLayers::new(config, plan)? })
     }
 }

@@ -54,7 +54,11 @@ pub struct DeviceVoxelMap {
 }
 
 impl DeviceVoxelMap {
-    fn new(config: &LidarConfig, plan: Plan, ends: EncoderIo<'_>) -> Result<Self> {
+    pub(in crate::detectors) fn new(
+        config: &LidarConfig,
+        plan: Plan,
+        ends: EncoderIo<'_>,
+    ) -> Result<Self> {
         let EncoderIo { points, map, counters, .. } = ends;
         let ends = (points, counters);
         let layers = DeviceVoxelLayers::new(config, plan, ends, |encoder, cells, num, means| {

@@ -23,6 +23,7 @@ pub(super) use cuda::DeviceVoxelLayers;
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaDetector, DeviceVoxelMap};
 pub use plan::plan;
+pub(super) use plan::plan_of;
 
 use super::Detector;
 use crate::config::{EncoderFacts, LidarConfig, available_bytes};
@@ -43,7 +44,15 @@ use det_post_types::{
 /// `Config` when there are not as many capacities as levels, or they do not fit into memory; `Argument` when the device has
 /// no implementation of the suppression, or a limit is above the device's; `Device` when it has not enough memory.
 pub fn open(config: &LidarConfig, device: &Device) -> Result<Box<dyn Detector>> {
-    let plan = plan(config)?;
+    open_plan(config, plan(config)?, device)
+}
+
+/// As [`open`], with an encoder that was read.
+pub(super) fn open_plan(
+    config: &LidarConfig,
+    plan: Plan,
+    device: &Device,
+) -> Result<Box<dyn Detector>> {
     Ok(match device {
         Device::Cpu => {
             check_memory(&plan, available_bytes())?;
@@ -104,7 +113,7 @@ fn precision(config: &LidarConfig, auto: Precision) -> Precision {
     precision
 }
 
-fn map_dims(plan: &Plan) -> [ExpectedDim; 4] {
+pub(super) fn map_dims(plan: &Plan) -> [ExpectedDim; 4] {
     plan.network().map_shape().map(Exactly)
 }
 

@@ -1,7 +1,7 @@
 //! The encoder of a channel: its file, checked against the head and laid out for the
 //! configured capacities.
 
-use crate::config::{EncoderFacts, LidarConfig, LidarFacts};
+use crate::config::{EncoderFacts, LidarConfig, LidarFacts, LidarOutputs};
 use det_post_infer::sparse::{self, Plan, SparseFile, SparseNetwork};
 use det_post_types::{Error, ErrorKind, FrameReport, PointChannel, Result};
 
@@ -12,7 +12,11 @@ use det_post_types::{Error, ErrorKind, FrameReport, PointChannel, Result};
 /// of its map are not those of the head; `Config` when there are not as many capacities as
 /// levels.
 pub fn plan(config: &LidarConfig) -> Result<Plan> {
-    let file = sparse::load(config.encoder_file())?;
+    plan_of(config, sparse::load(config.encoder_file())?)
+}
+
+/// As [`plan`], of a file that was read.
+pub(in crate::detectors) fn plan_of(config: &LidarConfig, file: SparseFile) -> Result<Plan> {
     let path = config.encoder_file().display();
     let has_file = config.facts.encoder.has_file();
     if has_file && file.rest.is_some() {
@@ -61,7 +65,8 @@ fn check(file: &SparseFile, facts: &LidarFacts) -> std::result::Result<(), Strin
         }
         _ => {}
     }
-    if facts.encoder.has_file() {
+    // Proposals are not decoded by their places in a map.
+    if facts.encoder.has_file() && !matches!(facts.outputs, LidarOutputs::Proposals(_)) {
         check_map(network)?;
     }
     if network.levels.len() > FrameReport::MAX_LEVELS {

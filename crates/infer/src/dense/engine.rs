@@ -9,7 +9,9 @@ use half::f16;
 use super::plan::Role;
 use super::{Network, PlanOptions, STAGE, Study, run};
 use crate::Engine;
-use det_post_types::{ElementType, Error, ErrorKind, Result, TensorSpec, TensorValues, TensorView};
+use det_post_types::{
+    ElementType, Error, ErrorKind, NetworkPart, Result, TensorSpec, TensorValues, TensorView,
+};
 
 /// The values of an output.
 enum Output {
@@ -37,7 +39,7 @@ impl DenseEngine {
         options: impl Into<PlanOptions<'a>>,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
-        Self::new(Network::of_file(path, options, shape_of)?)
+        Self::new(Network::of_file(path, NetworkPart::Whole, options, shape_of)?)
     }
 
     /// Prepares a network.

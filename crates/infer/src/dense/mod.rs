@@ -26,7 +26,7 @@ use std::path::Path;
 
 use plan::Ends;
 
-use det_post_types::{EngineOptions, Error, ErrorKind, Result, TensorSpec};
+use det_post_types::{EngineOptions, Error, ErrorKind, NetworkPart, Result, TensorSpec};
 
 /// The stage of errors.
 const STAGE: &str = "dense";
@@ -47,17 +47,18 @@ pub struct Network {
 }
 
 impl Network {
-    /// Reads an ONNX file, as [`Self::new`] does: without the suppression at its end, and with the size of the image in
+    /// Reads a network of an ONNX file, as [`Self::new`] does: without the suppression at its end, and with the size of the image in
     /// place of an input `orig_target_sizes`.
     ///
     /// # Errors
     /// `Model` when the file cannot be read; the errors of [`Self::new`].
     pub fn of_file<'a>(
         path: &Path,
+        part: NetworkPart,
         options: impl Into<PlanOptions<'a>>,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
-        Self::new(&bytes_of(path)?, options, shape_of)
+        Self::new(&bytes_of(path, part)?, options, shape_of)
     }
 
     /// Reads an ONNX file and lays it out for inputs of the shapes that `shape_of` gives.
@@ -108,7 +109,8 @@ pub fn options_of_networks<const N: usize>(
 ) -> Result<[EngineOptions; N]> {
     let mut all = std::array::from_fn(|_| options.clone());
     if !options.gpu.keep_f32.is_empty() {
-        let bytes = networks.iter().map(|path| bytes_of(path)).collect::<Result<Vec<_>>>()?;
+        let bytes =
+            networks.iter().map(|path| bytes_of(path, options.part)).collect::<Result<Vec<_>>>()?;
         let lists = graph::divided(&options.gpu.keep_f32, &bytes)?;
         all.iter_mut().zip(lists).for_each(|(options, list)| options.gpu.keep_f32 = list);
     }
@@ -116,12 +118,12 @@ pub fn options_of_networks<const N: usize>(
 }
 
 /// The bytes of a network as it is laid out.
-fn bytes_of(path: &Path) -> Result<Vec<u8>> {
+fn bytes_of(path: &Path, part: NetworkPart) -> Result<Vec<u8>> {
     crate::check_file(path)?;
     let unreadable = |cause: std::io::Error| {
         error(format!("cannot read the model {}", path.display())).with_source(cause)
     };
-    match crate::target_sizes::adapted(path, None)? {
+    match crate::target_sizes::adapted(path, part, None)? {
         Some(bytes) => Ok(bytes),
         None => std::fs::read(path).map_err(unreadable),
     }

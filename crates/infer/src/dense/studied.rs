@@ -24,7 +24,7 @@ impl StudiedEngine {
     /// # Errors
     /// `Model` when it cannot be read or is not of the format.
     pub(crate) fn load(model: &Path, options: &EngineOptions, study: &LayerStudy) -> Result<Self> {
-        let bytes = bytes_of(model)?;
+        let bytes = bytes_of(model, options.part)?;
         let (inputs, outputs) = graph::tensors(&bytes)?;
         Ok(Self {
             model: model.to_owned(),

@@ -156,7 +156,7 @@ fn dense(
         };
     }
     let (path, device) = (model.display(), stream.device());
-    match DenseRunner::load(model, PlanOptions::from(gpu), stream, shape_of) {
+    match DenseRunner::load((model, options.part), PlanOptions::from(gpu), stream, shape_of) {
         Ok((mut runner, network)) => {
             if let Some(study) = &options.study {
                 let name = format!("{} ({device})", network.name);

@@ -104,7 +104,7 @@ pub(super) fn open(
 /// The network in memory, where it is loaded otherwise than as it stands in the file: without
 /// the suppression at its end, with a size or vectors of classes in place of an input, in 16-bit floats.
 pub(super) fn rewritten(model: &Path, options: &EngineOptions) -> Result<Option<Vec<u8>>> {
-    let cut = target_sizes::adapted(model, options.class_vectors.as_ref())?;
+    let cut = target_sizes::adapted(model, options.part, options.class_vectors.as_ref())?;
     // TensorRT has its own conversion.
     if !options.gpu.fp16 || options.gpu.provider == Provider::TensorRt {
         return Ok(cut);

@@ -1,27 +1,94 @@
 //! Writing a model from pieces of another one.
 
-use super::ValueInfo;
+use std::borrow::Cow;
+
 use super::wire::Message;
+use super::{DataType, ValueInfo};
 use det_post_types::Result;
 
 const VARINT: u64 = 0;
 const BYTES: u64 = 2;
 
-/// A graph `rest` of nodes, constants and outputs as they stand in a file, with
-/// one input of f32.
-pub(in super::super) fn graph<'a>(
-    nodes: impl Iterator<Item = &'a [u8]>,
-    initializers: impl Iterator<Item = &'a [u8]>,
-    (input, shape): (&str, [usize; 4]),
-    outputs: impl Iterator<Item = &'a [u8]>,
+/// The pieces of a graph, each as it stands in a file.
+#[derive(Default)]
+pub(in super::super) struct Pieces<'a> {
+    /// In an order in which they can be computed.
+    pub(in super::super) nodes: Vec<Cow<'a, [u8]>>,
+    pub(in super::super) initializers: Vec<Cow<'a, [u8]>>,
+    pub(in super::super) inputs: Vec<Cow<'a, [u8]>>,
+    pub(in super::super) outputs: Vec<Cow<'a, [u8]>>,
+}
+
+impl Pieces<'_> {
+    /// A graph of the pieces.
+    pub(in super::super) fn graph(&self) -> Vec<u8> {
+        let Self { nodes, initializers, inputs, outputs } = self;
+        let mut graph = Vec::new();
+        nodes.iter().for_each(|node| put_bytes(&mut graph, 1, node));
+        put_bytes(&mut graph, 2, b"part");
+        initializers.iter().for_each(|tensor| put_bytes(&mut graph, 5, tensor));
+        inputs.iter().for_each(|input| put_bytes(&mut graph, 11, input));
+        outputs.iter().for_each(|output| put_bytes(&mut graph, 12, output));
+        graph
+    }
+}
+
+/// A model with other inputs, where `replaced` gives one.
+///
+/// # Errors
+/// `Model` when `bytes` are not of the format.
+pub(in super::super) fn with_inputs(
+    bytes: &[u8],
+    replaced: impl Fn(&ValueInfo<'_>) -> Option<Vec<u8>>,
+) -> Result<Vec<u8>> {
+    replace_graph(bytes, |mut message| {
+        let mut graph = Vec::with_capacity(message.bytes().len());
+        loop {
+            let rest = message.bytes();
+            let Some(field) = message.next_field()? else { return Ok(graph) };
+            let other = match field.number {
+                11 => replaced(&super::parse::value_info(field.message("ValueInfoProto")?)?),
+                _ => None,
+            };
+            match other {
+                Some(info) => put_bytes(&mut graph, 11, &info),
+                None => graph.extend_from_slice(&rest[..rest.len() - message.bytes().len()]),
+            }
+        }
+    })
+}
+
+/// A node of ONNX's own operator set with one output and attributes of integers.
+pub(in super::super) fn node(
+    operator: &str,
+    inputs: &[&str],
+    output: &str,
+    attributes: &[(&str, &[i64])],
 ) -> Vec<u8> {
-    let mut graph = Vec::new();
-    nodes.for_each(|node| put_bytes(&mut graph, 1, node));
-    put_bytes(&mut graph, 2, b"rest");
-    initializers.for_each(|tensor| put_bytes(&mut graph, 5, tensor));
-    put_bytes(&mut graph, 11, &value_info(input, Some(shape)));
-    outputs.for_each(|output| put_bytes(&mut graph, 12, output));
-    graph
+    const INTEGERS: u64 = 7;
+    let mut node = Vec::new();
+    inputs.iter().for_each(|input| put_bytes(&mut node, 1, input.as_bytes()));
+    put_bytes(&mut node, 2, output.as_bytes());
+    put_bytes(&mut node, 4, operator.as_bytes());
+    for (name, values) in attributes {
+        let mut attribute = Vec::new();
+        put_bytes(&mut attribute, 1, name.as_bytes());
+        values.iter().for_each(|value| put_int(&mut attribute, 8, value.cast_unsigned()));
+        put_int(&mut attribute, 20, INTEGERS);
+        put_bytes(&mut node, 5, &attribute);
+    }
+    node
+}
+
+/// A constant of 64-bit integers, one dimension.
+pub(in super::super) fn integers(name: &str, values: &[i64]) -> Vec<u8> {
+    let mut tensor = Vec::new();
+    put_int(&mut tensor, 1, values.len() as u64);
+    put_int(&mut tensor, 2, DataType::I64.number().cast_unsigned());
+    put_bytes(&mut tensor, 8, name.as_bytes());
+    let values: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    put_bytes(&mut tensor, 9, &values);
+    tensor
 }
 
 /// A model without one of its nodes, whose outputs are these tensors of f32.
@@ -220,21 +287,25 @@ pub(in super::super) fn model(ir_version: i64, operator_sets: &[&[u8]], graph: &
     model
 }
 
-/// A ValueInfoProto of a tensor of f32.
-fn value_info(name: &str, shape: Option<[usize; 4]>) -> Vec<u8> {
-    let shape = shape.map(|shape| shape.map(|dim| dim as i64));
-    tensor_info(name, 1, shape.as_ref().map(|shape| &shape[..]))
+/// A ValueInfoProto of a tensor of f32; a dimension that is `None` is open.
+pub(in super::super) fn value_info(name: &str, shape: Option<&[Option<i64>]>) -> Vec<u8> {
+    open_info(name, DataType::F32.number(), shape)
 }
 
 /// A ValueInfoProto of a tensor.
 pub(in super::super) fn tensor_info(name: &str, data_type: i64, shape: Option<&[i64]>) -> Vec<u8> {
+    let shape = shape.map(|dims| dims.iter().copied().map(Some).collect::<Vec<_>>());
+    open_info(name, data_type, shape.as_deref())
+}
+
+fn open_info(name: &str, data_type: i64, shape: Option<&[Option<i64>]>) -> Vec<u8> {
     let mut tensor = Vec::new();
     put_int(&mut tensor, 1, data_type.cast_unsigned());
     if let Some(shape) = shape {
         let mut dims = Vec::new();
         for dim in shape {
             let mut dimension = Vec::new();
-            put_int(&mut dimension, 1, dim.cast_unsigned());
+            dim.iter().for_each(|dim| put_int(&mut dimension, 1, dim.cast_unsigned()));
             put_bytes(&mut dims, 1, &dimension);
         }
         put_bytes(&mut tensor, 2, &dims);

@@ -42,7 +42,9 @@ pub use plan::{Memory, Plan, PlannedRulebook, Step, StepKind};
 use crate::efficient_nms::read_if_named;
 use crate::load_layers;
 use crate::onnx::Model;
-use det_post_types::{Error, ErrorKind, Result};
+#[cfg(doc)]
+use det_post_types::NetworkPart;
+use det_post_types::{Error, ErrorKind, Result, Size};
 
 const STAGE: &str = "sparse_network";
 
@@ -61,8 +63,29 @@ pub struct SparseFile {
     /// file gives them.
     pub point_channels: Option<Vec<String>>,
     /// What comes after the map, as an ONNX model of its own, where the file
-    /// holds more than the encoder. Its only input is the map.
+    /// holds more than the encoder. Its only input is the map; with cameras, their map follows.
     pub rest: Option<Vec<u8>>,
+    /// The network of the cameras, where the file has one ([`NetworkPart::Cameras`]).
+    pub cameras: Option<CameraNetwork>,
+}
+
+/// The sizes of the network of the cameras of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CameraNetwork {
+    /// Channels, rows and columns of the features of images, which it takes.
+    pub image_features: [usize; 3],
+    /// Depth bins of a pixel.
+    pub num_depths: usize,
+    /// Features of a pixel.
+    pub num_channels: usize,
+    /// Cells of the map of the cameras along z.
+    pub levels: usize,
+    /// Cells along x, the rows.
+    pub rows: usize,
+    /// Cells along y, the columns.
+    pub columns: usize,
+    /// Whether it takes images of depths, too.
+    pub takes_depth_images: bool,
 }
 
 /// How a network of sparse convolutions is written as nodes of ONNX.
@@ -103,11 +126,11 @@ pub fn parse(bytes: &[u8]) -> Result<SparseFile> {
     let has = |operators: &[&str]| {
         model.graph.nodes.iter().any(|node| operators.contains(&node.operator))
     };
-    let (dialect, network, rest) = if has(&["SparseConvolution"]) {
-        (Dialect::Scn, scn::read(&model)?, None)
+    let (dialect, network, rest, cameras) = if has(&["SparseConvolution"]) {
+        (Dialect::Scn, scn::read(&model)?, None, None)
     } else if has(&["ImplicitGemm", "IndiceConv"]) {
-        let (network, rest) = autoware::read(&model)?;
-        (Dialect::Autoware, network, rest)
+        let autoware::Parts { network, rest, cameras } = autoware::read(&model)?;
+        (Dialect::Autoware, network, rest, cameras)
     } else {
         return refuse(
             "no sparse convolution: neither SparseConvolution (scn) nor ImplicitGemm or \
@@ -116,7 +139,7 @@ pub fn parse(bytes: &[u8]) -> Result<SparseFile> {
         );
     };
     let point_channels = point_channels(&model, network.input_channels())?;
-    Ok(SparseFile { network, dialect, point_channels, rest })
+    Ok(SparseFile { network, dialect, point_channels, rest, cameras })
 }
 
 /// A name in every file of Autoware's nodes.
@@ -127,20 +150,36 @@ const MAKES_RULEBOOK: &str = "GetIndicePairs";
 /// # Errors
 /// `Model` as [`parse`], of a file with Autoware's nodes; the message names the file.
 pub(super) fn behind_map(path: &Path) -> Result<Option<Vec<u8>>> {
+    Ok(detector(path)?.and_then(|file| file.rest))
+}
+
+/// The network of the cameras of a file that holds a detector with cameras and LiDAR, for as many
+/// cameras and images of this size: inputs features of images `[N, C, h, w]` and, where it takes
+/// points, images of depths `[N, 1, height, width]`; outputs a distribution of depths `[N, D, h, w]` and
+/// features of pixels `[N, h, w, C]`.
+///
+/// # Errors
+/// `Io` when the file cannot be read; `Model` when it has no such network. The message names the file.
+pub(super) fn camera_network(path: &Path, num_cameras: usize, image_size: Size) -> Result<Vec<u8>> {
+    load_layers(path, STAGE, |bytes| {
+        autoware::camera_network(&Model::parse(bytes)?, num_cameras, image_size)
+    })
+}
+
+/// A file that holds a whole detector: a sparse encoder in Autoware's nodes, and the network behind its map,
+/// which is what [`crate::load`] loads of it; `None` for every other file.
+///
+/// # Errors
+/// `Model` when the file cannot be read, and as [`parse`] of a file with Autoware's nodes.
+pub fn detector(path: &Path) -> Result<Option<SparseFile>> {
     match read_if_named(path, MAKES_RULEBOOK)? {
-        Some(_) => Ok(load(path)?.rest),
+        Some(_) => Ok(Some(load(path)?).filter(|file| file.rest.is_some())),
         None => Ok(None),
     }
 }
 
-/// Whether a file holds a whole detector: a sparse encoder in Autoware's nodes, and the network behind its map,
-/// which is what [`crate::load`] loads of it.
-///
-/// # Errors
-/// `Model` when the file cannot be read, and as [`parse`] of a file with Autoware's nodes.
-pub fn is_detector(path: &Path) -> Result<bool> {
-    behind_map(path).map(|network| network.is_some())
-}
+/// The name of the input of the network behind the maps that is the map of the cameras.
+pub const MAP_OF_CAMERAS: &str = "map_of_cameras";
 
 /// The name of the map that a file in Autoware's nodes ends at: it holds an encoder without the network behind
 /// the map. `None` for every other file.

@@ -100,6 +100,15 @@ impl<'n, 'a> Attributes<'n, 'a> {
         self.refuse(name, &format!("must be three numbers from 0 on, found {values:?}"))
     }
 
+    /// A length, from 1 to 65536.
+    pub(super) fn size(&mut self, name: &str) -> Result<usize> {
+        let value = self.int(name)?;
+        match usize::try_from(value) {
+            Ok(size @ 1..=65_536) => Ok(size),
+            _ => self.refuse(name, &format!("must be from 1 to 65536, found {value}")),
+        }
+    }
+
     /// Refuses an attribute unless it has this value.
     pub(super) fn expect_int(&mut self, name: &str, expected: i64) -> Result<()> {
         match self.int(name)? {

@@ -3,6 +3,7 @@
 pub mod attention;
 pub mod bev_pool;
 pub mod channels_last;
+pub mod depth_image;
 pub mod detr3d_block;
 pub mod layer_norm;
 pub mod layer_stack;

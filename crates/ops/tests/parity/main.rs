@@ -29,6 +29,7 @@ mod dense_products;
 mod dense_rows;
 mod dense_select;
 mod densify;
+mod depth_image;
 mod gather;
 mod keypoints;
 mod layer_stack;

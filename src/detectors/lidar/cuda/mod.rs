@@ -44,8 +44,25 @@ pub trait DeviceMapEncoder: Send {
     /// The timed stages, in order.
     const STAGES: &'static [Stage];
 
+    /// Stages on the host, reported before those.
+    const HOST_STAGES: &'static [Stage] = &[];
+
     /// Whether the work of a frame may be queued before the report of the one before is complete.
     const CAN_PIPELINE: bool;
+
+    /// Queues what takes the inputs of a frame behind its clouds, before the map is written, and marks
+    /// the end of its stages.
+    ///
+    /// # Errors
+    /// The reason why the frame is dropped.
+    fn receive<'env>(
+        &mut self,
+        others: &FrameSet<'env>,
+        running: &mut FrameInProgress<'_, 'env>,
+    ) -> Result<()> {
+        let _ = (others, running);
+        Ok(())
+    }
 
     /// Queues the writing of the map, and marks the end of each stage.
     ///
@@ -53,11 +70,12 @@ pub trait DeviceMapEncoder: Send {
     /// The reason why the frame is dropped.
     fn enqueue(&mut self, running: &mut FrameInProgress<'_, '_>) -> Result<()>;
 
-    /// Queues the network, which reads what was queued before.
+    /// Queues the network, which reads what was queued before, of a frame with these points.
     ///
     /// # Errors
     /// The reason why the frame is dropped.
-    fn enqueue_network(&mut self, engine: &mut DeviceEngine) -> Result<()> {
+    fn enqueue_network(&mut self, engine: &mut DeviceEngine, points: &DevicePoints) -> Result<()> {
+        let _ = points;
         engine.enqueue()
     }
 
@@ -175,7 +193,12 @@ impl<E: DeviceMapEncoder> CudaDetector<E> {
             Context::new(config, &head, &shared, Queues { frames: &mut frames, uploads: stream })?;
         let device = Device::Cuda(stream.device().clone());
         Ok(Self {
-            info: super::info(config, &device, shared.engine.name(), &stages),
+            info: super::info(
+                config,
+                &device,
+                shared.engine.name(),
+                &[E::HOST_STAGES, &stages].concat(),
+            ),
             config: config.clone(),
             frames,
             contexts: Contexts::of_single(context),
@@ -217,14 +240,16 @@ impl<E: DeviceMapEncoder> Shared<E> {
         running: &mut FrameInProgress<'_, 'env>,
     ) -> Result<()> {
         let Self { points, encoder, engine } = self;
+        let (frame, others) = &frame.split_at(clouds.config().num_inputs);
         let pose = placing::pose_of(frame, clouds.config())?;
         clouds.upload(frame, running)?;
         clouds.enqueue_unpack(frame, points.current_mut(), running.counters)?;
         running.end_of(Stage::Unpack)?;
         points.merge(frame.stamp, pose, running)?;
         running.end_of(Stage::Densify)?;
+        encoder.receive(others, running)?;
         encoder.enqueue(running)?;
-        encoder.enqueue_network(engine)?;
+        encoder.enqueue_network(engine, &points.merged)?;
         running.end_of(Stage::Infer)?;
         postprocess.graph.enqueue()?;
         running.end_of(Stage::Postprocess)

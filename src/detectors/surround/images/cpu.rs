@@ -10,7 +10,7 @@ use det_post_types::{
 };
 
 /// The input of the backbone, and what writes it.
-pub(in crate::detectors::surround) struct InputImages {
+pub(in crate::detectors) struct InputImages {
     resampler: Resampler,
     /// The images of all cameras, [N, 3, H, W].
     input: Tensor,
@@ -28,7 +28,7 @@ struct Resampler {
 
 impl InputImages {
     /// Images of a size, all zero.
-    pub(in crate::detectors::surround) fn new(
+    pub(in crate::detectors) fn new(
         num_cameras: usize,
         size: Size,
         params: ResampleParams,
@@ -44,7 +44,7 @@ impl InputImages {
     }
 
     /// The images of the last frame, [N, 3, H, W].
-    pub(in crate::detectors::surround) fn input(&self) -> &Tensor {
+    pub(in crate::detectors) fn input(&self) -> &Tensor {
         &self.input
     }
 
@@ -69,7 +69,7 @@ impl InputImages {
     }
 
     /// Discards prepared images.
-    pub(in crate::detectors::surround) fn forget(&mut self) {
+    pub(in crate::detectors) fn forget(&mut self) {
         self.prepared.clear();
     }
 
@@ -77,7 +77,7 @@ impl InputImages {
     ///
     /// # Errors
     /// Returns the errors of decompression and resampling, with the name of the camera.
-    pub(in crate::detectors::surround) fn write(
+    pub(in crate::detectors) fn write(
         &mut self,
         frame: &FrameSet<'_>,
         cameras: &Cameras<SampleMap>,

@@ -17,7 +17,7 @@ const STAGES: [Stage; 2] = [Stage::Upload, Stage::Letterbox];
 
 /// The images of all cameras on the device, and what writes them into the input of the
 /// backbone.
-pub(in crate::detectors::surround) struct InputImages {
+pub(in crate::detectors) struct InputImages {
     stream: Stream,
     images: Vec<DeviceImage>,
     received: ImageUploads,
@@ -35,7 +35,7 @@ pub(in crate::detectors::surround) struct InputImages {
 
 impl InputImages {
     /// Images of cameras without images so far.
-    pub(in crate::detectors::surround) fn new(
+    pub(in crate::detectors) fn new(
         stream: &Stream,
         num_cameras: usize,
         jpeg: &JpegOptions,
@@ -94,7 +94,7 @@ impl InputImages {
     }
 
     /// Discards prepared images.
-    pub(in crate::detectors::surround) fn forget(&mut self) {
+    pub(in crate::detectors) fn forget(&mut self) {
         self.prepared.clear();
     }
 
@@ -105,7 +105,7 @@ impl InputImages {
     /// # Errors
     /// Returns the errors of decompression, with the name of the camera; `Device` when the GPU
     /// fails.
-    pub(in crate::detectors::surround) fn enqueue<'env>(
+    pub(in crate::detectors) fn enqueue<'env>(
         &mut self,
         frame: &FrameSet<'env>,
         cameras: &Cameras<DeviceMap>,

@@ -12,9 +12,9 @@ mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 
-pub(super) use cpu::InputImages as CpuImages;
+pub(in crate::detectors) use cpu::InputImages as CpuImages;
 #[cfg(feature = "cuda")]
-pub(super) use cuda::InputImages as CudaImages;
+pub(in crate::detectors) use cuda::InputImages as CudaImages;
 
 use super::STAGE;
 use super::cameras::{Camera, no_camera};

@@ -25,7 +25,7 @@ use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, DeviceValues, Graph
 use crate::STAGE;
 use crate::dense::{self, Kind, Plan, PlanOptions, Precision, Role, Study};
 use crate::device::network::{Network, allocate_inputs, allocate_output, model_error};
-use det_post_types::{ElementType, Error, MapLayout, Result, TensorSpec};
+use det_post_types::{ElementType, Error, MapLayout, NetworkPart, Result, TensorSpec};
 
 /// A network of dense layers.
 pub(super) struct DenseRunner {
@@ -69,12 +69,12 @@ impl DenseRunner {
     /// `Model` when the file cannot be read or a node is not covered; `Device` when there is not enough memory or the
     /// GPU fails.
     pub(super) fn load(
-        model: &Path,
+        (model, part): (&Path, NetworkPart),
         options: PlanOptions<'_>,
         stream: &Stream,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<(Self, Network)> {
-        let network = dense::Network::of_file(model, options, shape_of)?;
+        let network = dense::Network::of_file(model, part, options, shape_of)?;
         let has_floats = |output: &TensorSpec| {
             matches!(output.element, Some(ElementType::F32 | ElementType::F16))
         };

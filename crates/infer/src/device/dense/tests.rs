@@ -104,7 +104,7 @@ fn measure(stream: &Stream, file: &Path, options: PlanOptions<'_>) {
         Ok(dims.map(|dim| if let Dim::Fixed(length) = dim { *length } else { 1 }).collect())
     };
     let clock = Instant::now();
-    let (runner, mut tensors) = match DenseRunner::load(file, options, stream, &shape_of) {
+    let (runner, mut tensors) = match DenseRunner::load((file, NetworkPart::Whole), options, stream, &shape_of) {
         Ok(loaded) => loaded,
         Err(error) => return println!("== {name} {precision:?}: {error}"),
     };

@@ -14,9 +14,11 @@
 //! Nodes are interpreted in the order of the file. A node that no rule knows
 //! has unknown outputs, which is an error where the encoder needs them.
 
+mod cameras;
 mod coordinates;
 mod layers;
 mod map;
+mod part;
 mod reader;
 mod rest;
 mod rulebook;
@@ -28,19 +30,29 @@ use super::builder::NetworkBuilder;
 use super::constants::{Constants, WeightSizes};
 use super::node::{self, Attributes};
 use super::operation::SparseNetwork;
-use super::refuse;
+use super::{CameraNetwork, refuse};
 use crate::onnx::{Graph, Model, Node};
+use cameras::Cameras;
 use det_post_ops::sparse::rulebook::Mode;
-use det_post_types::Result;
+use det_post_types::{Result, Size};
 use reader::{Reader, Rulebook, Value};
 
 const DOMAIN: &str = "autoware";
+
+/// What a file holds.
+pub(super) struct Parts {
+    pub(super) network: SparseNetwork,
+    /// What comes after the map.
+    pub(super) rest: Option<Vec<u8>>,
+    /// The sizes of the network of the cameras.
+    pub(super) cameras: Option<CameraNetwork>,
+}
 
 /// Reads the encoder of a file, and what comes after it.
 ///
 /// # Errors
 /// `Model` as [`super::parse`].
-pub(super) fn read(model: &Model<'_>) -> Result<(SparseNetwork, Option<Vec<u8>>)> {
+pub(super) fn read(model: &Model<'_>) -> Result<Parts> {
     let graph = &model.graph;
     let mut reader = Reader {
         graph,
@@ -70,8 +82,21 @@ pub(super) fn read(model: &Model<'_>) -> Result<(SparseNetwork, Option<Vec<u8>>)
         return refuse("no ScatterND writes features of sites to a dense map".into());
     };
     let network = builder.finish(map.tensor, axes, map.axes)?;
-    let rest = rest::after(model, map.name, network.map_shape())?;
-    Ok((network, rest))
+    let cameras = Cameras::find(model)?;
+    let rest = rest::after(model, map.name, network.map_shape(), cameras.as_ref())?;
+    Ok(Parts { network, rest, cameras: cameras.map(|cameras| cameras.sizes()) })
+}
+
+/// The network of the cameras of a file; see [`super::camera_network`].
+pub(super) fn camera_network(
+    model: &Model<'_>,
+    num_cameras: usize,
+    image_size: Size,
+) -> Result<Vec<u8>> {
+    match Cameras::find(model)? {
+        Some(cameras) => cameras.network(model, num_cameras, image_size),
+        None => refuse("no QuickCumsumCuda: the network takes no cameras".into()),
+    }
 }
 
 /// A network with the grid of the first rulebook and the channels that the

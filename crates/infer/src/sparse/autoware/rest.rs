@@ -1,14 +1,15 @@
-//! What comes after the encoder, as a model of its own.
+//! What comes after the encoder, as a model.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
 
-use super::super::refuse;
-use crate::onnx::{Model, Source, write};
+use super::cameras::Cameras;
+use super::part::{between, to_bytes};
+use crate::onnx::{Model, write};
 use det_post_types::Result;
 
-/// The nodes between the map and the outputs of the graph, with the constants
-/// that they read, as the bytes of an ONNX model whose only input is the map.
-/// `None` where the map is the only output.
+/// The nodes between the map and the outputs of the graph, with the constants that they read, as the
+/// bytes of an ONNX model whose inputs are the map and, of a network with cameras, their map as
+/// `[1, levels * channels, rows, columns]`. `None` where the map is the only output.
 ///
 /// # Errors
 /// `Model` when an output depends on another input, or a node holds a graph.
@@ -16,47 +17,20 @@ pub(super) fn after(
     model: &Model<'_>,
     map: &str,
     map_shape: [usize; 4],
+    cameras: Option<&Cameras<'_>>,
 ) -> Result<Option<Vec<u8>>> {
     let graph = &model.graph;
     if graph.outputs.iter().all(|output| output.name == map) {
         return Ok(None);
     }
-    let mut nodes = HashSet::new();
-    let mut initializers = HashSet::new();
-    let mut open: Vec<&str> = graph.outputs.iter().map(|output| output.name).collect();
-    while let Some(name) = open.pop() {
-        if name == map || name.is_empty() {
-            continue;
-        }
-        match graph.source(name) {
-            Some(Source::Initializer(at)) => {
-                initializers.insert(at);
-            }
-            Some(Source::Node(at)) => {
-                let node = &graph.nodes[at];
-                if node.has_graphs() {
-                    return refuse(format!("{node}: a graph inside a node is not supported"));
-                }
-                if nodes.insert(at) {
-                    open.extend(&node.inputs);
-                }
-            }
-            Some(Source::Input(_)) => {
-                return refuse(format!(
-                    "the outputs depend on the input {name}, not only on the map {map}"
-                ));
-            }
-            None => return refuse(format!("tensor {name} is not in the file")),
-        }
+    let outputs: Vec<&str> = graph.outputs.iter().map(|output| output.name).collect();
+    let known: Vec<&str> = [map].into_iter().chain(cameras.map(|cameras| cameras.pooled)).collect();
+    let mut pieces = between(model, &known, &outputs)?;
+    let map_shape = map_shape.map(|size| Some(size as i64));
+    pieces.inputs.push(Cow::Owned(write::value_info(map, Some(&map_shape))));
+    if let Some(cameras) = cameras {
+        cameras.add_map(&mut pieces);
     }
-    let in_order = |set: HashSet<usize>| {
-        let mut order: Vec<usize> = set.into_iter().collect();
-        order.sort_unstable();
-        order
-    };
-    let nodes = in_order(nodes).into_iter().map(|at| graph.nodes[at].bytes);
-    let initializers = in_order(initializers).into_iter().map(|at| graph.initializers[at].bytes);
-    let outputs = graph.outputs.iter().map(|output| output.bytes);
-    let graph = write::graph(nodes, initializers, (map, map_shape), outputs);
-    Ok(Some(write::model(model.ir_version, &model.operator_sets, &graph)))
+    pieces.outputs = graph.outputs.iter().map(|output| Cow::Borrowed(output.bytes)).collect();
+    Ok(Some(to_bytes(model, &pieces)))
 }
