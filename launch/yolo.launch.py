@@ -22,7 +22,7 @@ from launch_ros.actions import Node
 # Arguments of the detecting node, by the names of its parameters.
 PARAMETERS = {
     "model_type": ("YOLO", "Kind of network: YOLO, World or YOLOE."),
-    "model": ("yolov8m.pt", "The network, whose exported .onnx stands beside it."),
+    "model": ("yolov8m.pt", "The network, whose exported .onnx is beside it."),
     "device": ("cuda:0", "cuda:0 or cpu; cuda:0 is the CPU where there is no GPU."),
     "fuse_model": ("False", "Accepted; an exported network is fused."),
     "yolo_encoding": ("bgr8", "Accepted; any encoding is converted."),

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 class Group:
     """The processes that torchrun started, each with a GPU and seeds of its own;
-    without it this process alone."""
+    without it only this process."""
 
     def __init__(self):
         self.size, self.rank = (int(os.environ.get(k, d)) for k, d in (("WORLD_SIZE", 1), ("RANK", 0)))

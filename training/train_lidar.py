@@ -61,7 +61,7 @@ class Frames:
         cells = voxels[:, :2].long()
         if self.one_sweep:
             # The points of the current sweep come first in every pillar, so
-            # this is what one sweep alone gives.
+            # this is what one sweep gives.
             now = points[:, 4] == 0
             kept, voxel = torch.unique(voxel[now], return_inverse=True)
             points, cells, owner = points[now], cells[kept], owner[kept]

@@ -76,7 +76,7 @@ class Backbone(nn.Module):
         x8 = self.laterals[0](x8) + up(x16)
         maps = [output(x) for output, x in zip(self.outputs, (x8, x16, x32))]
         heat, values = self.dense(maps[0])
-        # The dense head learns from its own loss alone.
+        # The dense head learns only from its own loss.
         with torch.autocast(heat.device.type, enabled=False):
             found = self.found(heat.detach(), values.detach())
             maps = [x.float() + of_level for x, of_level in zip(maps, found)]
@@ -444,7 +444,7 @@ class Decoder(nn.Module):
             logits, delta = refine(feature, embedding)
             delta = torch.cat([delta[..., :8], delta[..., 8:] / interval_s], dim=-1)
             outputs.append((logits, box + delta))
-            # Each block learns from its own loss alone.
+            # Each block learns only from its own loss.
             box = outputs[-1][1].detach()
             if block + 1 == NUM_SINGLE_FRAME_BLOCKS and memory is not None:
                 feature, box = join(memory, feature, box, logits)

@@ -60,7 +60,7 @@ fn the_installed_package_is_found_and_its_examples_run() {
     let image = run(Command::new(path("examples").join("image")).args([
         "config/demo.param.yaml",
         "camera",
-        "docs/pictures/camera.png",
+        "docs/images/camera.png",
     ]));
     assert!(image.lines().count() > 0, "nothing is found in the image");
     let cloud: Vec<u8> = (0..400_i16)
