@@ -10,6 +10,8 @@ pub mod proposals;
 pub mod query;
 pub mod select;
 pub mod sites;
+#[cfg(feature = "cuda")]
+pub(crate) mod space;
 pub mod streampetr;
 #[cfg(feature = "cuda")]
 pub(crate) mod thresholds;

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use crate::device::cuda::{Kind, Mirror, Plain, mirrors};
 use det_post_types::{Box2d, Box3d, Candidate, Detection2d, Kept, RotatedBox2d};
 
-/// Boxes of f32 values alone, so that structs of a box and other 4-byte values are
+/// Boxes of only f32 values, so that structs of a box and other 4-byte values are
 /// [`Plain`].
 ///
 /// # Safety
@@ -39,6 +39,27 @@ unsafe impl<B: Floats> Plain for Candidate<B> {}
 unsafe impl<B: Detected> Plain for Detection2d<B> {}
 // SAFETY: repr(C) of a u32 and an f32: no gap, any bits are a value.
 unsafe impl Plain for Kept {}
+
+/// Velocity and variances of a candidate, zero where the head has no such output:
+/// `Motion` in the kernels.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub struct Motion {
+    /// Velocity along x and y.
+    pub velocity: [f32; 2],
+    /// Variances of the centre: x, y, z.
+    pub center_variance: [f32; 3],
+    /// Of length, width, height.
+    pub size_variance: [f32; 3],
+    /// Of the yaw.
+    pub yaw_variance: f32,
+    /// Of the velocity along x and y.
+    pub velocity_variance: [f32; 2],
+}
+
+// SAFETY: 11 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for Motion {}
+mirrors!(Motion, "shared/candidate.cuh", "Motion");
 
 impl<B: Floats> Mirror for Candidate<B> {
     const KIND: Kind = B::CANDIDATE;

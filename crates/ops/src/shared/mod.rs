@@ -7,3 +7,4 @@ pub mod kernels;
 
 pub use candidates::DeviceCandidates;
 pub use counters::{DeviceCounters, PublishedCounters};
+pub use kernels::Motion;

@@ -4,7 +4,7 @@
 use det_post_ops::arrays::candidates::cuda::{
     DecodedCenter, NUM_VARIANCES, SurvivorColumns, SurvivorIds,
 };
-use det_post_ops::decode::center::cuda::{Motion, Workspace};
+use det_post_ops::decode::center::cuda::Workspace;
 use det_post_ops::decode::center::{CenterTask, decode_center};
 use det_post_ops::decode::gather::cuda::{Inputs3d, OutputAttributes, Workspace3d};
 use det_post_ops::decode::gather::gather_3d;
@@ -13,6 +13,7 @@ use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, DeviceTensor, Graph, 
 use det_post_ops::nms;
 use det_post_ops::nms::circle::nms_circle;
 use det_post_ops::nms::cuda::{Capacity, Suppression3d};
+use det_post_ops::shared::Motion;
 use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{
     Box3d, Candidate, Candidates, CenterDecode, CircleThreshold, ClassMode, Count, ElementType,

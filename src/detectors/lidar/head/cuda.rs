@@ -5,12 +5,13 @@ use super::{LidarHead, refuse};
 use det_post_infer::device::{DeviceEngine, StagedOutput};
 use det_post_infer::sparse::CudaEncoder;
 use det_post_ops::decode::anchor::cuda::Workspace as AnchorWorkspace;
-use det_post_ops::decode::center::cuda::{Motion, Workspace as CenterWorkspace};
+use det_post_ops::decode::center::cuda::Workspace as CenterWorkspace;
 use det_post_ops::decode::gather::cuda::OutputAttributes;
 use det_post_ops::decode::proposals::cuda::Workspace as ProposalWorkspace;
 use det_post_ops::decode::select::Limits;
 use det_post_ops::decode::sites::cuda::Workspace as SiteWorkspace;
 use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, Stream};
+use det_post_ops::shared::Motion;
 use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{Box3d, Error, ErrorKind, Result};
 

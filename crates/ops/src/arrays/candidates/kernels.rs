@@ -1,10 +1,10 @@
 //! The parameters of `kernels/arrays/candidates.cu`.
 
-use crate::decode::center::cuda::Motion;
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, check_len, check_lens, check_threads, kernel_constant, mirrors,
     refused,
 };
+use crate::shared::Motion;
 use crate::shared::kernels::Floats;
 use det_post_types::{Box2d, Box3d, Candidate, Kept, Result, RotatedBox2d};
 

@@ -7,7 +7,7 @@
 //! every device.
 //!
 //! On the device a box has as many numbers as the array has columns; numbers past the columns
-//! are 0, so that centres alone are boxes without extents.
+//! are 0, so that centres are boxes without extents.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;

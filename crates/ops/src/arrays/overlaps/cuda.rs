@@ -53,7 +53,10 @@ impl Workspace {
     ) -> Result<()> {
         let num = num_overlaps(kind, pairing, [first.len(), second.len()])?;
         if overlaps.len() != num {
-            return argument(format!("{} values for {num} overlaps", overlaps.len()));
+            return argument(format!(
+                "the result has {} values for {num} overlaps",
+                overlaps.len()
+            ));
         }
         if num == 0 {
             return Ok(());

@@ -90,7 +90,7 @@ pub fn overlaps(
 ) -> Result<()> {
     let num = num_overlaps(kind, pairing, [first.len(), second.len()])?;
     if out.len() != num {
-        return argument(format!("{} values for {num} overlaps", out.len()));
+        return argument(format!("the result has {} values for {num} overlaps", out.len()));
     }
     match kind {
         BoxKind::Aligned { offset } => {

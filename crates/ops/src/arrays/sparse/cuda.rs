@@ -196,7 +196,7 @@ impl Workspace {
         if num_rows * num_taps != out.len() || num_rows > table.capacity() {
             let (len, capacity) = (out.len(), table.capacity());
             return argument(format!(
-                "an array of {len} rows for a table of {num_taps} taps of up to {capacity} rows"
+                "the array has {len} values; the table has {num_taps} taps of up to {capacity} rows"
             ));
         }
         let [width, _, stride] = table.layout();

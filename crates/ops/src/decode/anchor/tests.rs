@@ -164,7 +164,7 @@ fn the_direction_classifier_chooses_the_half_turn() {
     let mut maps = empty();
     set(&mut maps[0], 1, 1, &[2.0, 0.0]);
     let found = run(&maps, &params(), false, false)[0].bbox.bbox.yaw_rad;
-    assert!((found - FRAC_PI_2).abs() < 1e-3, "no classifier: the residual coder alone, {found}");
+    assert!((found - FRAC_PI_2).abs() < 1e-3, "no classifier: only the residual coder, {found}");
 }
 
 #[test]

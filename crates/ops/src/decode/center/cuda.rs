@@ -8,24 +8,22 @@
 //! are equal, scores, sizes, yaws and variances within 1 ULP (their exponential and
 //! arc tangent are rounded from f64).
 //!
-//! Candidates hold the box alone. Velocity and variances are stored for each found
+//! Candidates hold only the box. Velocity and variances are stored for each found
 //! candidate ([`Workspace::motions`]) and read by `gather`.
 
 use half::f16;
 
-pub use super::kernels::Motion;
 use super::kernels::{
     CELLS_PER_BLOCK, CenterArgs, CenterMaps, CenterSettings, DecodeCenter, MAX_TASKS,
 };
 use super::{CenterTask, argument, cpu};
 use crate::decode::select::Limits;
-use crate::decode::select::cuda::Selecting;
 use crate::decode::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
-use crate::decode::thresholds::DeviceThresholds;
+use crate::decode::space::{Passing, SelectionMemory};
 use crate::device::cuda::{
     DeviceBuffer, DeviceFloat, DeviceTensor, Grid, In, Kernel, Stream, blocks,
 };
-use crate::shared::{DeviceCandidates, DeviceCounters};
+use crate::shared::{DeviceCandidates, DeviceCounters, Motion};
 use det_post_types::{Box3d, CenterDecode, ElementType, Result, SizeOrder, YawConvention};
 
 /// Kernels and memory of the op on one stream, for one head.
@@ -38,14 +36,10 @@ pub struct Workspace {
 }
 
 struct Memory {
-    selecting: Selecting<Box3d>,
-    motions: DeviceBuffer<Motion>,
-    places: DeviceBuffer<u32>,
+    selection: SelectionMemory,
     settings: DeviceBuffer<CenterSettings>,
     bounds: DeviceBuffer<f32>,
     classes: DeviceBuffer<u32>,
-    thresholds: DeviceThresholds,
-    least_yaw_norms: DeviceBuffer<f32>,
 }
 
 impl Workspace {
@@ -75,14 +69,10 @@ impl Workspace {
         }
         let classes: Vec<u32> = params.tasks.iter().flatten().copied().collect();
         let mut memory = Memory {
-            selecting: Selecting::new(stream, num_cells, 0)?,
-            motions: DeviceBuffer::zeros(stream, num_cells)?,
-            places: DeviceBuffer::zeros(stream, num_candidates)?,
+            selection: SelectionMemory::new(stream, num_cells, num_candidates, passing(params))?,
             settings: DeviceBuffer::zeros(stream, 1)?,
             bounds: DeviceBuffer::zeros(stream, num_tasks)?,
             classes: DeviceBuffer::zeros(stream, classes.len())?,
-            thresholds: DeviceThresholds::new(stream, &params.score_thresholds)?,
-            least_yaw_norms: DeviceBuffer::zeros(stream, params.yaw_norm_thresholds.len())?,
         };
         memory.classes.write(&classes)?;
         memory.bounds.write(&vec![f32::NAN; num_tasks])?;
@@ -104,13 +94,11 @@ impl Workspace {
             center_range: None,
             ..params.clone()
         };
-        let num_norms = params.yaw_norm_thresholds.len();
-        if fixed(params) != fixed(&self.params) || num_norms != self.memory.least_yaw_norms.len() {
+        if fixed(params) != fixed(&self.params) {
             return argument("thresholds and range may change, the head may not".into());
         }
         let memory = &mut self.memory;
-        memory.thresholds.set("decode_center", &params.score_thresholds)?;
-        memory.least_yaw_norms.write(&params.yaw_norm_thresholds)?;
+        memory.selection.set("decode_center", passing(params), limits)?;
         memory.settings.write(&[CenterSettings {
             has_range: u32::from(params.center_range.is_some()),
             min: params.center_range.map_or([0.0; 3], |range| range.min),
@@ -118,8 +106,7 @@ impl Workspace {
             reserved: 0,
         }])?;
         let bound = |classes: &Vec<u32>| cpu::heat_bound(classes, params).unwrap_or(f32::NAN);
-        memory.bounds.write(&params.tasks.iter().map(bound).collect::<Vec<_>>())?;
-        memory.selecting.set(limits)
+        memory.bounds.write(&params.tasks.iter().map(bound).collect::<Vec<_>>())
     }
 
     /// Queues the decoding of `tasks` into `candidates`, whose capacity is a limit like
@@ -140,7 +127,7 @@ impl Workspace {
     ) -> Result<()> {
         let Self { stream, f32, f16, params, memory } = self;
         super::check_num_tasks(tasks.len(), params)?;
-        let num_blocks = check(tasks, params, memory.selecting.capacity())?;
+        let num_blocks = check(tasks, params, memory.selection.selecting.capacity())?;
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
         let (network, lists) = ((tasks, num_voxels), (candidates, counters));
         if tasks.iter().any(|task| task.heatmap.element() == ElementType::F16) {
@@ -153,7 +140,7 @@ impl Workspace {
     /// Velocities and variances of the found candidates, and by selected candidate its
     /// index among them.
     pub fn motions(&self) -> (&DeviceBuffer<Motion>, &DeviceBuffer<u32>) {
-        (&self.memory.motions, &self.memory.places)
+        self.memory.selection.motions()
     }
 }
 
@@ -166,15 +153,15 @@ impl Memory {
         (candidates, counters): (&'a mut DeviceCandidates<Box3d>, &'a mut DeviceCounters),
     ) -> Result<CenterArgs<'a, T>> {
         Ok(CenterArgs {
-            selection: self.selecting.slices(stream, candidates, counters)?,
-            motions: self.motions.output(stream)?,
-            places: self.places.output(stream)?,
+            selection: self.selection.selecting.slices(stream, candidates, counters)?,
+            motions: self.selection.motions.output(stream)?,
+            places: self.selection.places.output(stream)?,
             num_voxels: num_voxels.input(stream)?,
             settings: self.settings.input(stream)?,
             bounds: self.bounds.input(stream)?,
             classes: self.classes.input(stream)?,
-            thresholds: self.thresholds.args(stream)?,
-            least_yaw_norms: self.least_yaw_norms.input(stream)?,
+            thresholds: self.selection.thresholds.args(stream)?,
+            least_yaw_norms: self.selection.least_yaw_norms.input(stream)?,
             origin: params.origin_m,
             cell_size: params.cell_size_m,
             heat_is_logit: u32::from(params.heatmap_logits),
@@ -237,4 +224,8 @@ fn maps<'a, T: DeviceFloat>(
     }
     let Some(&first) = all.first() else { return argument("no task".into()) };
     Ok(std::array::from_fn(|index| all.get(index).copied().unwrap_or(first)))
+}
+
+fn passing(params: &CenterDecode) -> Passing<'_> {
+    Passing { scores: &params.score_thresholds, yaw_norms: &params.yaw_norm_thresholds }
 }

@@ -8,6 +8,7 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Mirror, Out, Plain, check_lens, check_threads, kernel_constant,
     kernel_specs, mirrors, refused,
 };
+use crate::shared::Motion;
 use det_post_types::{Box3d, Result};
 
 /// Cells per block.
@@ -29,27 +30,8 @@ pub struct CenterSettings {
     pub reserved: u32,
 }
 
-/// Velocity and variances of a candidate, zero where the head has no such output:
-/// `Motion` in the kernels.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[repr(C)]
-pub struct Motion {
-    /// Velocity along x and y.
-    pub velocity: [f32; 2],
-    /// Variances of the centre: x, y, z.
-    pub center_variance: [f32; 3],
-    /// Of length, width, height.
-    pub size_variance: [f32; 3],
-    /// Of the yaw.
-    pub yaw_variance: f32,
-    /// Of the velocity along x and y.
-    pub velocity_variance: [f32; 2],
-}
-
 // SAFETY: 8 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for CenterSettings {}
-// SAFETY: 11 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for Motion {}
 
 /// The maps of a task: `Task` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -124,7 +106,6 @@ pub struct CenterArgs<'a, T> {
 }
 
 mirrors!(CenterSettings, "decode/center.cu", "Settings");
-mirrors!(Motion, "shared/candidate.cuh", "Motion");
 mirrors!(CenterMaps<'_, T>, "decode/center.cu", "Task", T; where T: Mirror);
 mirrors!(CenterArgs<'_, T>, "decode/center.cu", "Args", T; where T: Mirror);
 

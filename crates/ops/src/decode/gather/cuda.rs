@@ -8,9 +8,9 @@ use super::kernels::{
     BOX_WORDS, GRID, Gather3d, Gather3dArgs, GatherArgs, GatherBoxes, GatherSettings,
     VARIANCE_WORDS, VELOCITY_WORDS,
 };
-use crate::decode::center::kernels::Motion;
 use crate::device::cuda::{DeviceBuffer, In, Kernel, KernelSpec, MappedBuffer, Out, Stream};
 use crate::nms::cuda::NmsCounts;
+use crate::shared::Motion;
 use crate::shared::kernels::Detected;
 use crate::shared::{DeviceCandidates, DeviceCounters, PublishedCounters};
 use det_post_types::{

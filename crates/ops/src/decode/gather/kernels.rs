@@ -2,12 +2,12 @@
 
 use std::marker::PhantomData;
 
-use crate::decode::center::kernels::Motion;
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, check_lens, check_threads, kernel_constant, kernel_specs,
     mirrors, refused,
 };
 use crate::nms::cuda::NmsCounts;
+use crate::shared::Motion;
 use det_post_types::{Box2d, Box3d, Candidate, Detection2d, Kept, Result, RotatedBox2d};
 
 /// Threads of the only block.

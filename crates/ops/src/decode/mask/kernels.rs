@@ -12,16 +12,16 @@ use crate::device::cuda::{
 use det_post_types::{Box2d, Detection2d, MaskWindow, Result};
 
 /// Threads of the only block of `mask_plan`.
-pub const PLAN_THREADS: u32 = kernel_constant!("decode/mask.cu", "kPlanThreads");
+pub const PLAN_THREADS: u32 = kernel_constant!("decode/mask.cuh", "kPlanThreads");
 /// Threads per block of `mask_bits_*`.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("decode/mask.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("decode/mask.cuh", "kThreads");
 
 const _: () =
-    assert!(MAX_PROTOTYPES == kernel_constant!("decode/mask.cu", "kMaxPrototypes") as usize);
+    assert!(MAX_PROTOTYPES == kernel_constant!("decode/mask.cuh", "kMaxPrototypes") as usize);
 
 const _: () = {
-    assert!(MaskExtent::Image as u32 == kernel_constant!("decode/mask.cu", "kExtentImage"));
-    assert!(MaskExtent::Touched as u32 == kernel_constant!("decode/mask.cu", "kExtentTouched"));
+    assert!(MaskExtent::Image as u32 == kernel_constant!("decode/mask.cuh", "kExtentImage"));
+    assert!(MaskExtent::Touched as u32 == kernel_constant!("decode/mask.cuh", "kExtentTouched"));
 };
 
 /// The mapping of the source image, in device memory: `Settings` in the kernels.
@@ -87,11 +87,11 @@ unsafe impl Plain for MaskTotals {}
 // SAFETY: 5 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for MaskWindow {}
 
-mirrors!(MaskAxis, "decode/mask.cu", "Axis");
-mirrors!(MaskSettings, "decode/mask.cu", "Settings");
-mirrors!(MaskWindow, "decode/mask.cu", "Window");
-mirrors!(Planned, "decode/mask.cu", "Planned");
-mirrors!(MaskTotals, "decode/mask.cu", "Totals");
+mirrors!(MaskAxis, "decode/mask.cuh", "Axis");
+mirrors!(MaskSettings, "decode/mask.cuh", "Settings");
+mirrors!(MaskWindow, "decode/mask.cuh", "Window");
+mirrors!(Planned, "decode/mask.cuh", "Planned");
+mirrors!(MaskTotals, "decode/mask.cuh", "Totals");
 
 /// The parameter of `mask_plan`: `PlanArgs` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +121,7 @@ pub struct PlanArgs<'a> {
     pub reserved: u32,
 }
 
-mirrors!(PlanArgs<'_>, "decode/mask.cu", "PlanArgs");
+mirrors!(PlanArgs<'_>, "decode/mask.cuh", "PlanArgs");
 
 /// `mask_plan`.
 pub struct Plan;
@@ -185,7 +185,7 @@ pub struct BitsArgs<'a, T> {
     pub are_maps: u32,
 }
 
-mirrors!(BitsArgs<'_, T>, "decode/mask.cu", "BitsArgs", T; where T: Mirror);
+mirrors!(BitsArgs<'_, T>, "decode/mask.cuh", "BitsArgs", T; where T: Mirror);
 
 fn check<T>(kernel: &str, args: &BitsArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;

@@ -211,7 +211,7 @@ pub fn mask(inputs: &MaskInputs<'_>, workspace: &mut Workspace) -> Result<usize>
     mapping.check(prototypes.shape())?;
     if sources.len() != detections.len() {
         let (found, expected) = (sources.len(), detections.len());
-        return Err(argument(format!("{found} sources of {expected} detections")));
+        return Err(argument(format!("{expected} detections have {found} sources")));
     }
     let reader = cpu::Reader::new(predictions, prototypes, places)?;
     for (&source, detection) in sources.iter().zip(*detections) {

@@ -13,15 +13,13 @@ use half::f16;
 
 use super::kernels::{DecodeProposals, ProposalArgs};
 use super::{ProposalOutputs, argument, check, cpu};
-use crate::decode::center::cuda::Motion;
 use crate::decode::select::Limits;
-use crate::decode::select::cuda::Selecting;
 use crate::decode::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
-use crate::decode::thresholds::DeviceThresholds;
+use crate::decode::space::{Passing, SelectionMemory};
 use crate::device::cuda::{
     DeviceBuffer, DeviceFloat, DeviceTensor, Grid, In, Kernel, Stream, blocks,
 };
-use crate::shared::{DeviceCandidates, DeviceCounters};
+use crate::shared::{DeviceCandidates, DeviceCounters, Motion};
 use det_post_types::{Box3d, ElementType, ProposalDecode, ProposalLayout, Result};
 
 /// Kernels and memory of the op on one stream, for one head.
@@ -34,12 +32,8 @@ pub struct Workspace {
 }
 
 struct Memory {
-    selecting: Selecting<Box3d>,
-    motions: DeviceBuffer<Motion>,
-    places: DeviceBuffer<u32>,
+    selection: SelectionMemory,
     lowest: DeviceBuffer<f32>,
-    thresholds: DeviceThresholds,
-    least_yaw_norms: DeviceBuffer<f32>,
 }
 
 impl Workspace {
@@ -59,12 +53,13 @@ impl Workspace {
             return argument(format!("{num_proposals} proposals exceed the limit of {MAX_FOUND}"));
         }
         let mut memory = Memory {
-            selecting: Selecting::new(stream, num_proposals, 0)?,
-            motions: DeviceBuffer::zeros(stream, num_proposals)?,
-            places: DeviceBuffer::zeros(stream, num_candidates)?,
+            selection: SelectionMemory::new(
+                stream,
+                num_proposals,
+                num_candidates,
+                passing(params),
+            )?,
             lowest: DeviceBuffer::zeros(stream, 1)?,
-            thresholds: DeviceThresholds::new(stream, &params.score_thresholds)?,
-            least_yaw_norms: DeviceBuffer::zeros(stream, params.yaw_norm_thresholds.len())?,
         };
         memory.lowest.write(&[f32::NAN])?;
         let device = stream.device();
@@ -84,15 +79,12 @@ impl Workspace {
             yaw_norm_thresholds: Vec::new(),
             ..params.clone()
         };
-        let num_norms = params.yaw_norm_thresholds.len();
-        if fixed(params) != fixed(&self.params) || num_norms != self.memory.least_yaw_norms.len() {
+        if fixed(params) != fixed(&self.params) {
             return argument("thresholds may change, the head may not".into());
         }
         let memory = &mut self.memory;
-        memory.thresholds.set("decode_proposals", &params.score_thresholds)?;
-        memory.least_yaw_norms.write(&params.yaw_norm_thresholds)?;
-        memory.lowest.write(&[cpu::lowest_threshold(params)])?;
-        memory.selecting.set(limits)
+        memory.selection.set("decode_proposals", passing(params), limits)?;
+        memory.lowest.write(&[cpu::lowest_threshold(params)])
     }
 
     /// Queues the decoding of `outputs` into `candidates`, whose capacity is a limit like
@@ -115,7 +107,7 @@ impl Workspace {
         let Self { stream, f32, f16, params, memory } = self;
         let forms = outputs.try_map(|output| Ok((output.element(), output.shape())))?;
         let num_proposals = check(&forms, params)?;
-        let most = memory.selecting.capacity();
+        let most = memory.selection.selecting.capacity();
         if num_proposals > most {
             return argument(format!("{num_proposals} proposals exceed the limit of {most}"));
         }
@@ -133,7 +125,7 @@ impl Workspace {
     /// Velocities of the found candidates, zero without, and by selected candidate its index among
     /// them.
     pub fn motions(&self) -> (&DeviceBuffer<Motion>, &DeviceBuffer<u32>) {
-        (&self.memory.motions, &self.memory.places)
+        self.memory.selection.motions()
     }
 }
 
@@ -159,17 +151,17 @@ impl Memory {
             ProposalLayout::BevFusion => (In::empty(), others.input(stream)?),
         };
         Ok(ProposalArgs {
-            selection: self.selecting.slices(stream, candidates, counters)?,
-            motions: self.motions.output(stream)?,
-            places: self.places.output(stream)?,
+            selection: self.selection.selecting.slices(stream, candidates, counters)?,
+            motions: self.selection.motions.output(stream)?,
+            places: self.selection.places.output(stream)?,
             num_voxels: num_voxels.input(stream)?,
             boxes: outputs.boxes.input(stream)?,
             scores: outputs.scores.input(stream)?,
             directions,
             labels,
             lowest: self.lowest.input(stream)?,
-            thresholds: self.thresholds.args(stream)?,
-            least_yaw_norms: self.least_yaw_norms.input(stream)?,
+            thresholds: self.selection.thresholds.args(stream)?,
+            least_yaw_norms: self.selection.least_yaw_norms.input(stream)?,
             origin: params.origin_m,
             cell_size: params.cell_size_m,
             num_proposals: num_proposals as u32,
@@ -178,4 +170,8 @@ impl Memory {
             reserved: 0,
         })
     }
+}
+
+fn passing(params: &ProposalDecode) -> Passing<'_> {
+    Passing { scores: &params.score_thresholds, yaw_norms: &params.yaw_norm_thresholds }
 }

@@ -4,12 +4,12 @@ use std::marker::PhantomData;
 
 use half::f16;
 
-use crate::decode::center::cuda::Motion;
 use crate::decode::select::kernels::{MAX_FOUND, SelectSlices, THREADS_PER_BLOCK};
 use crate::decode::thresholds::ThresholdArgs;
 use crate::device::cuda::{
     Grid, In, KernelSpec, Mirror, Out, check_lens, check_threads, kernel_specs, mirrors, refused,
 };
+use crate::shared::Motion;
 use det_post_types::{Box3d, ProposalLayout, Result};
 
 /// The parameter: `Args` in the kernel.

@@ -16,7 +16,7 @@
 //! ([`Workspace::num_dropped`]). Logits order pairs whose scores are equal after
 //! rounding. The score of a kept pair is the sigmoid of its logit, times the sigmoid of
 //! the query's centreness where there is a quality (Sparse4D v3): it may be below the
-//! threshold, which applies to the class alone, as in the published decoder.
+//! threshold, which applies only to the class, as in the published decoder.
 //!
 //! Extents are `exp` of their logarithms, the yaw an arc tangent: exponentials and
 //! arc tangents in f64, rounded once. [`Candidate::source`] is the query. Candidates are

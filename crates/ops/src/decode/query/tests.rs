@@ -41,7 +41,7 @@ fn thresholds_are_inclusive_and_nan_never_passes() {
     assert_eq!((pairs, num_dropped), (vec![(1, 2), (0, 1), (0, 0)], 0));
     assert_eq!((found[0].2, found[2].2), (1.0, 0.5));
     assert_eq!(decode(&queries, &params(1.5, 2), 9).0, []);
-    assert_eq!(decode(&queries, &params(0.0, 2), 9).0.len(), 5, "NaN alone is missing");
+    assert_eq!(decode(&queries, &params(0.0, 2), 9).0.len(), 5, "only NaN is missing");
 }
 
 #[test]

@@ -12,13 +12,11 @@
 
 use super::kernels::{DecodeBf16, DecodeF16, DecodeF32, MAX_TASKS, SiteArgs, SiteTaskArgs};
 use super::{SiteTask, argument, check_grid, check_num_tasks, check_params, check_present, cpu};
-use crate::decode::center::cuda::Motion;
 use crate::decode::select::Limits;
-use crate::decode::select::cuda::Selecting;
 use crate::decode::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
-use crate::decode::thresholds::DeviceThresholds;
+use crate::decode::space::{Passing, SelectionMemory};
 use crate::device::cuda::{DeviceBuffer, Grid, In, Stream, blocks};
-use crate::shared::{DeviceCandidates, DeviceCounters};
+use crate::shared::{DeviceCandidates, DeviceCounters, Motion};
 use crate::sparse::conv::ByPrecision;
 use crate::sparse::conv::cuda::DeviceFeatures;
 use crate::sparse::rulebook::cuda::DeviceSites;
@@ -33,14 +31,10 @@ pub struct Workspace {
 }
 
 struct Memory {
-    selecting: Selecting<Box3d>,
-    motions: DeviceBuffer<Motion>,
-    places: DeviceBuffer<u32>,
+    selection: SelectionMemory,
     range: DeviceBuffer<f32>,
     bounds: DeviceBuffer<f32>,
     classes: DeviceBuffer<u32>,
-    thresholds: DeviceThresholds,
-    least_yaw_norms: DeviceBuffer<f32>,
     iou_weights: DeviceBuffer<f32>,
 }
 
@@ -70,14 +64,10 @@ impl Workspace {
             ));
         }
         let mut memory = Memory {
-            selecting: Selecting::new(stream, num_pairs, 0)?,
-            motions: DeviceBuffer::zeros(stream, num_pairs)?,
-            places: DeviceBuffer::zeros(stream, num_candidates)?,
+            selection: SelectionMemory::new(stream, num_pairs, num_candidates, passing(params))?,
             range: DeviceBuffer::zeros(stream, 6)?,
             bounds: DeviceBuffer::zeros(stream, classes.len())?,
             classes: DeviceBuffer::zeros(stream, classes.len())?,
-            thresholds: DeviceThresholds::new(stream, &params.score_thresholds)?,
-            least_yaw_norms: DeviceBuffer::zeros(stream, params.yaw_norm_thresholds.len())?,
             iou_weights: DeviceBuffer::zeros(stream, params.iou_weights.len())?,
         };
         memory.bounds.write(&vec![f32::NAN; classes.len()])?;
@@ -100,21 +90,18 @@ impl Workspace {
             center_range: None,
             ..params.clone()
         };
-        let num_norms = params.yaw_norm_thresholds.len();
-        if fixed(params) != fixed(&self.params) || num_norms != self.memory.least_yaw_norms.len() {
+        if fixed(params) != fixed(&self.params) {
             return argument("thresholds and range may change, the head may not".into());
         }
         let memory = &mut self.memory;
-        memory.thresholds.set("decode_sites", &params.score_thresholds)?;
-        memory.least_yaw_norms.write(&params.yaw_norm_thresholds)?;
+        memory.selection.set("decode_sites", passing(params), limits)?;
         let [least, greatest] = params
             .center_range
             .map_or([[f32::NEG_INFINITY; 3], [f32::INFINITY; 3]], |range| [range.min, range.max]);
         memory.range.write([least, greatest].as_flattened())?;
         let classes = params.tasks.iter().flatten();
         let bounds: Vec<f32> = classes.map(|&class| cpu::heat_bound(class, params)).collect();
-        memory.bounds.write(&bounds)?;
-        memory.selecting.set(limits)
+        memory.bounds.write(&bounds)
     }
 
     /// Queues the decoding of `tasks`, rows of features of `sites`, into `candidates`, whose
@@ -139,11 +126,11 @@ impl Workspace {
             check_present(index, task, params)?;
         }
         let num_classes = params.tasks.iter().map(Vec::len).sum::<usize>();
-        if sites.capacity().saturating_mul(num_classes) > memory.selecting.capacity() {
+        if sites.capacity().saturating_mul(num_classes) > memory.selection.selecting.capacity() {
             return argument(format!(
                 "{} sites of {num_classes} classes exceed the limit of {} pairs",
                 sites.capacity(),
-                memory.selecting.capacity()
+                memory.selection.selecting.capacity()
             ));
         }
         let precision = tasks[0].heatmap.precision();
@@ -156,7 +143,7 @@ impl Workspace {
     /// Velocities of the found candidates, zero without, and by selected candidate its index
     /// among them.
     pub fn motions(&self) -> (&DeviceBuffer<Motion>, &DeviceBuffer<u32>) {
-        (&self.memory.motions, &self.memory.places)
+        self.memory.selection.motions()
     }
 }
 
@@ -169,16 +156,16 @@ impl Memory {
         (candidates, counters): (&'a mut DeviceCandidates<Box3d>, &'a mut DeviceCounters),
     ) -> Result<SiteArgs<'a>> {
         Ok(SiteArgs {
-            selection: self.selecting.slices(stream, candidates, counters)?,
-            motions: self.motions.output(stream)?,
-            places: self.places.output(stream)?,
+            selection: self.selection.selecting.slices(stream, candidates, counters)?,
+            motions: self.selection.motions.output(stream)?,
+            places: self.selection.places.output(stream)?,
             sites: sites.indices(stream)?,
             counts: sites.counts(stream)?,
             range: self.range.input(stream)?,
             bounds: self.bounds.input(stream)?,
             classes: self.classes.input(stream)?,
-            thresholds: self.thresholds.args(stream)?,
-            least_yaw_norms: self.least_yaw_norms.input(stream)?,
+            thresholds: self.selection.thresholds.args(stream)?,
+            least_yaw_norms: self.selection.least_yaw_norms.input(stream)?,
             iou_weights: self.iou_weights.input(stream)?,
             origin: params.origin_m,
             cell_size: params.cell_size_m,
@@ -206,7 +193,7 @@ fn task_args<'a>(
     for (task, classes) in tasks.iter().zip(&params.tasks) {
         let input = |features: &'a DeviceFeatures| match features.precision() {
             found if found == precision => features.bytes.input(stream),
-            found => argument(format!("outputs in {precision:?} and in {found:?}")),
+            found => argument(format!("outputs are in {precision:?} and in {found:?}")),
         };
         let task = SiteTask {
             velocity: task.velocity.filter(|_| params.has_velocity),
@@ -232,4 +219,8 @@ fn task_args<'a>(
     }
     let Some(&first) = all.first() else { return argument("no task".into()) };
     Ok(std::array::from_fn(|index| all.get(index).copied().unwrap_or(first)))
+}
+
+fn passing(params: &SiteDecode) -> Passing<'_> {
+    Passing { scores: &params.score_thresholds, yaw_norms: &params.yaw_norm_thresholds }
 }

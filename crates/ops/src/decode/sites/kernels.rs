@@ -1,12 +1,12 @@
 //! The parameters of `kernels/decode/sites.cu`.
 
-use crate::decode::center::cuda::Motion;
 use crate::decode::select::kernels::{MAX_FOUND, SelectSlices, THREADS_PER_BLOCK};
 use crate::decode::thresholds::ThresholdArgs;
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, check_lens, check_threads, kernel_constant, kernel_specs, mirrors,
     refused,
 };
+use crate::shared::Motion;
 use crate::sparse::conv::ZERO_BYTES;
 use det_post_types::{Box3d, Result};
 

@@ -10,15 +10,15 @@ use half::f16;
 
 use super::kernels::{DecodeStreamPetr, StreamPetrArgs};
 use super::{StreamPetrOutputs, argument, check};
-use crate::decode::center::cuda::Motion;
 use crate::decode::logit::lowest_bound;
 use crate::decode::select::Limits;
-use crate::decode::select::cuda::Selecting;
 use crate::decode::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
-use crate::decode::thresholds::DeviceThresholds;
+use crate::decode::space::{Passing, SelectionMemory};
 use crate::device::cuda::{DeviceBuffer, DeviceFloat, DeviceTensor, Grid, Kernel, Stream, blocks};
-use crate::shared::{DeviceCandidates, DeviceCounters};
-use det_post_types::{Box3d, ElementType, Result, SizeOrder, StreamPetrDecode, YawConvention};
+use crate::shared::{DeviceCandidates, DeviceCounters, Motion};
+use det_post_types::{
+    Box3d, ElementType, QueryDecode, Result, SizeOrder, StreamPetrDecode, YawConvention,
+};
 
 /// Kernels and memory of the op on one stream, for one head.
 pub struct Workspace {
@@ -30,12 +30,8 @@ pub struct Workspace {
 }
 
 struct Memory {
-    selecting: Selecting<Box3d>,
-    motions: DeviceBuffer<Motion>,
-    places: DeviceBuffer<u32>,
+    selection: SelectionMemory,
     bound: DeviceBuffer<f32>,
-    thresholds: DeviceThresholds,
-    least_yaw_norms: DeviceBuffer<f32>,
 }
 
 impl Workspace {
@@ -57,16 +53,11 @@ impl Workspace {
         }
         let query = &params.query;
         let mut memory = Memory {
-            selecting: Selecting::new(stream, num_queries, 0)?,
-            motions: DeviceBuffer::zeros(stream, num_queries)?,
-            places: DeviceBuffer::zeros(stream, num_candidates)?,
+            selection: SelectionMemory::new(stream, num_queries, num_candidates, passing(query))?,
             bound: DeviceBuffer::zeros(stream, 1)?,
-            thresholds: DeviceThresholds::new(stream, &query.score_thresholds)?,
-            least_yaw_norms: DeviceBuffer::zeros(stream, query.yaw_norm_thresholds.len())?,
         };
         memory.bound.write(&[lowest_bound(&query.score_thresholds)])?;
-        memory.least_yaw_norms.write(&query.yaw_norm_thresholds)?;
-        memory.selecting.set(limits)?;
+        memory.selection.selecting.set(limits)?;
         let device = stream.device();
         let (f32, f16) = (device.kernel()?, device.kernel()?);
         Ok(Self { stream: stream.clone(), f32, f16, params: params.clone(), memory })
@@ -88,7 +79,7 @@ impl Workspace {
         let Self { stream, f32, f16, params, memory } = self;
         let forms = [outputs.logits, outputs.boxes].map(|of| (of.element(), of.shape()));
         let num_queries = check(forms, params)?;
-        let most = memory.selecting.capacity();
+        let most = memory.selection.selecting.capacity();
         if num_queries > most {
             return argument(format!("{num_queries} queries exceed the limit of {most}"));
         }
@@ -104,7 +95,7 @@ impl Workspace {
 
     /// Velocities of the found candidates, and by selected candidate its index among them.
     pub fn motions(&self) -> (&DeviceBuffer<Motion>, &DeviceBuffer<u32>) {
-        (&self.memory.motions, &self.memory.places)
+        self.memory.selection.motions()
     }
 }
 
@@ -118,14 +109,14 @@ impl Memory {
     ) -> Result<StreamPetrArgs<'a, T>> {
         let query = &params.query;
         Ok(StreamPetrArgs {
-            selection: self.selecting.slices(stream, candidates, counters)?,
-            motions: self.motions.output(stream)?,
-            places: self.places.output(stream)?,
+            selection: self.selection.selecting.slices(stream, candidates, counters)?,
+            motions: self.selection.motions.output(stream)?,
+            places: self.selection.places.output(stream)?,
             logits: outputs.logits.input(stream)?,
             boxes: outputs.boxes.input(stream)?,
             bound: self.bound.input(stream)?,
-            thresholds: self.thresholds.args(stream)?,
-            least_yaw_norms: self.least_yaw_norms.input(stream)?,
+            thresholds: self.selection.thresholds.args(stream)?,
+            least_yaw_norms: self.selection.least_yaw_norms.input(stream)?,
             min: query.center_range.map_or([0.0; 3], |range| range.min),
             max: query.center_range.map_or([0.0; 3], |range| range.max),
             num_queries: num_queries as u32,
@@ -136,4 +127,8 @@ impl Memory {
             yaw_turns_clockwise: u32::from(query.yaw == YawConvention::ClockwiseFromMinusY),
         })
     }
+}
+
+fn passing(params: &QueryDecode) -> Passing<'_> {
+    Passing { scores: &params.score_thresholds, yaw_norms: &params.yaw_norm_thresholds }
 }

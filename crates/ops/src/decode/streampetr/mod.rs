@@ -23,7 +23,7 @@
 //! extents and yaws; all else is equal.
 //!
 //! Source: Autoware's `autoware_camera_streampetr` and the head of StreamPETR, which
-//! write all decoder layers, or the last alone, as queries of one list.
+//! write all decoder layers, or only the last, as queries of one list.
 
 mod cpu;
 #[cfg(feature = "cuda")]

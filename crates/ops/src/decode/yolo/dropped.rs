@@ -120,7 +120,7 @@ fn rows_with_a_nan_score_are_counted_once() {
         ([1.0, 0.1, NAN], 1),
         ([NAN, NAN, NAN], 1),
     ];
-    // Each row alone, and six times.
+    // Each row once, and six times.
     for ([objectness, first, second], expected) in rows {
         for num_rows in [1, 6] {
             let of_row = |row: &[f32]| row.repeat(num_rows);

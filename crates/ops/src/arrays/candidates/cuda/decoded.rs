@@ -6,13 +6,14 @@ use super::{Columns, SurvivorColumns, Workspace, grid};
 use crate::decode::anchor::AnchorOutputs;
 use crate::decode::anchor::cuda::Workspace as DecodeAnchor;
 use crate::decode::center::CenterTask;
-use crate::decode::center::cuda::{Motion, Workspace as DecodeCenter};
+use crate::decode::center::cuda::Workspace as DecodeCenter;
 use crate::decode::select::{Limits, SelectCounts};
 use crate::decode::streampetr::StreamPetrOutputs;
 use crate::decode::streampetr::cuda::Workspace as DecodeStreamPetr;
 use crate::decode::yolo::cuda::{Decoded, Selection, Workspace as DecodeYolo};
 use crate::device::cuda::{DeviceBuffer, DeviceTensor, Kernel, Out, Plain, Stream};
 use crate::nms::cuda::{Capacity, Suppressible, Suppression};
+use crate::shared::Motion;
 use crate::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{
     AnchorDecode, Box3d, Candidate, CenterDecode, Count, Kept, Nms2d, Nms3d, Result, Size,
