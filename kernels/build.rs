@@ -115,7 +115,7 @@ fn compile(sources: &Sources, out: &Path) -> Result<(), String> {
     }
     switches.extend(targets.iter().map(String::as_str));
     let compiler = Compiler { version: version(&nvcc), nvcc, switches, cache: cache(out) };
-    // One image a core, the longest first: none is left to a core alone at the end.
+    // One image a core, the longest first: none is left to one core at the end.
     let num_cores = std::thread::available_parallelism().map_or(1, usize::from);
     let images = Mutex::new(IMAGES.into_iter());
     let next = || images.lock().ok()?.next();
@@ -249,7 +249,7 @@ fn version(nvcc: &Path) -> String {
 }
 
 /// The switches for architectures in ascending order. Those of a generation share one run of the front end,
-/// which takes two thirds of the time of an architecture: kernels distinguish generations alone.
+/// which takes two thirds of the time of an architecture: kernels distinguish only generations.
 fn targets(architectures: &[u32]) -> Vec<String> {
     let generation = |architecture: &u32| (architecture / 10).min(10);
     let mut targets = Vec::new();

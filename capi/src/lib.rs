@@ -17,10 +17,7 @@
 //! Names of Rust become names of C: `Frame` is `det_post_frame`. Structs hold numbers,
 //! pointers and such structs only, so that any bits are a value.
 
-#![expect(
-    unsafe_code,
-    reason = "exported names; memory of the caller, in call.rs and gpu.rs alone"
-)]
+#![expect(unsafe_code, reason = "exported names; memory of the caller, only in call.rs and gpu.rs")]
 
 pub mod call;
 pub mod configuration;

@@ -127,10 +127,11 @@ impl Tensor {
             }
         };
         let num_bytes = shape.iter().try_fold(size, |num: usize, &side| num.checked_mul(side));
-        let num_bytes = num_bytes.ok_or_else(|| refuse(format!("a tensor of {shape:?}")))?;
+        let num_bytes = num_bytes
+            .ok_or_else(|| refuse(format!("the tensor {shape:?} is larger than memory")))?;
         if self.bytes.num_bytes != num_bytes {
             let found = self.bytes.num_bytes;
-            return Err(refuse(format!("{found} bytes of a tensor of {num_bytes}")));
+            return Err(refuse(format!("the tensor has {found} bytes, its shape {num_bytes}")));
         }
         if self.bytes.data.is_null() && num_bytes != 0 {
             return Err(refuse("tensor.bytes.data is NULL".to_owned()));

@@ -124,7 +124,7 @@ impl Points {
         if (3..=16).contains(&num_channels) && u32::try_from(num_points).is_ok() {
             return Ok(());
         }
-        let message = format!("{num_points} points of {num_channels} values");
+        let message = format!("found {num_points} points of {num_channels} values");
         Err(Failure::argument(format!(
             "{message}; at most 2^32 - 1 points of 3 to 16 values are allowed"
         )))

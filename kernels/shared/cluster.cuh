@@ -4,7 +4,7 @@
 
 #include "shared/barrier.cuh"
 
-// Kernels that call these functions are compiled for such GPUs alone.
+// Kernels that call these functions are compiled only for such GPUs.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 #define HAS_CLUSTERS 1
 #else

@@ -6,7 +6,7 @@
 
 #include "shared/barrier.cuh"
 
-// The instructions exist for sm_90a alone.
+// The instructions exist only for sm_90a.
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define HAS_WARPGROUPS 1
 #else

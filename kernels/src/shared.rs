@@ -26,7 +26,7 @@ pub const fn constant(text: &str, definition: &str) -> u32 {
     }
 }
 
-/// The number of the enumerator `kPointsOverVoxel`, alone on its line, by its name
+/// The number of the enumerator `kPointsOverVoxel`, on a line by itself, by its name
 /// `points_over_voxel`; `None` if there is no such line.
 ///
 /// # Panics

@@ -61,7 +61,7 @@ struct Job {
     Slice<__half> normalized;    // where it is stored after that; empty: nowhere
     Slice<const __half> addend;  // added after that; empty: none
     Slice<const float> columns;  // the input of the others; empty: the values of the first job
-    Slice<__half> output;        // empty: `values`, of jobs over rows alone
+    Slice<__half> output;        // empty: `values`, of jobs only over rows
     Slice<float> values;
     Slice<const float> summand;   // rows that are added to these; empty: none
     Slice<const float> interval;  // divides values from `first_divided` on before that; read before

@@ -405,8 +405,8 @@ __device__ void sample_cells(const PointsArgs<__half>& args) {
     using Of = CellSampling<M>;
     __shared__ __align__(16) Cells shared;
     const Of of(args, shared);
-    // Launches that may still run do not write the logits of views: those change with the cameras
-    // alone.
+    // Launches that may still run do not write the logits of views: those change only with the
+    // cameras.
     float logs[Of::kLogits];
     of.template sum_views<Of::kLogits, Of::kViews>(threadIdx.x, kCellThreads, logs);
     pdl::wait();

@@ -3,7 +3,7 @@
 //
 // A product of 16 rows, 16 inputs and 8 columns takes four words of a lane, two of each of two
 // texels, as the rows lane / 4 and + 8 and the inputs 2 (lane % 4), + 1, + 8 and + 9. With inputs k
-// and k + 8 in column k alone, its results in a lane are the sums of what the same lane gave: a
+// and k + 8 only in column k, its results in a lane are the sums of what the same lane gave: a
 // sixth of the instructions that conversions and fused multiply-adds are. A texel that is not
 // finite reaches neighbouring channels, since it is multiplied by 0 in theirs.
 #pragma once

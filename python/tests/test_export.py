@@ -1,4 +1,4 @@
-"""Refusals of the exporters in tools/, with stand-ins for torch that know shapes alone."""
+"""Refusals of the exporters in tools/, with stand-ins for torch that know only shapes."""
 
 from __future__ import annotations
 

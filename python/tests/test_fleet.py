@@ -68,7 +68,7 @@ CODES = [0, 0, 0, 3]
 
 @pytest.fixture(scope="module")
 def serial(drives: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The recordings replayed one after the other by the program alone."""
+    """The recordings replayed one after the other by only the program."""
     out = tmp_path_factory.mktemp("serial")
     for name, code in zip(NAMES, CODES):
         options = ["--config", CONFIG, "--device", "cpu", "--out", out / name]
@@ -133,7 +133,7 @@ def test_a_worker_that_dies_costs_an_attempt_and_nothing_else(drives: Path, seri
         wait_for_end(killed[0][1])
         check_tables(out, serial)
         check_eval(out, serial, drives)
-        # Again: nothing is done. Without one record: that unit alone.
+        # Again: nothing is done. Without one record: only that unit.
         records = {name: (out / name / "unit.json").stat().st_mtime_ns for name in NAMES}
         assert run_fleet(drives, out) == 3
         assert records == {name: (out / name / "unit.json").stat().st_mtime_ns for name in NAMES}
@@ -346,7 +346,7 @@ def test_a_store_without_renames(drives: Path, serial: Path, tmp_path: Path) -> 
         memory.rm("/", recursive=True)
 
 
-def test_slices_join_and_a_unit_runs_alone(drives: Path, serial: Path, tmp_path: Path) -> None:
+def test_slices_join_and_a_unit_runs_by_itself(drives: Path, serial: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     slicing = ["--slice-seconds", str(SECONDS / 2.5), "--plan-only"]
     assert run_fleet(drives / "first", out, *slicing) == 0
@@ -383,7 +383,7 @@ def test_slices_replace_the_result_of_a_whole_recording(drives: Path, tmp_path: 
     assert (town / "unit.json").exists() and (town / "detections").exists()
 
 
-def test_a_recording_without_a_byte_fails_alone(drives: Path, tmp_path: Path) -> None:
+def test_a_recording_without_a_byte_fails_by_itself(drives: Path, tmp_path: Path) -> None:
     folder = tmp_path / "files"
     folder.mkdir()
     (folder / "a.mcap").write_bytes(next((drives / "first").glob("*.mcap")).read_bytes())
@@ -455,7 +455,7 @@ def test_the_key_follows_what_results_depend_on(drives: Path, tmp_path: Path) ->
     assert len(set(before)) == 4 and keys() == before
     assert not set(keys("camera.score_threshold:=0.7")) & set(before)
     assert not set(keys(device="cuda:0")) & set(before)
-    # A byte at the end of one recording: that unit alone.
+    # A byte at the end of one recording: only that unit.
     copy = tmp_path / "drives"
     subprocess.run(["cp", "-r", drives, copy], check=True)
     assert keys(of=copy) == before
@@ -563,8 +563,8 @@ def test_single_files_are_recordings_that_declare_their_span(drives: Path, tmp_p
     whole, cut = plan.units
     assert (whole.name, cut.name) == ("a", "cut")
     assert whole.data_seconds == pytest.approx(SECONDS, abs=0.2) and cut.data_seconds is None
-    alone = make_plan(str(folder / "a.mcap"), str(tmp_path / "out"), [CONFIG], device="cpu")
-    assert [unit.name for unit in alone.units] == ["a"]
+    by_itself = make_plan(str(folder / "a.mcap"), str(tmp_path / "out"), [CONFIG], device="cpu")
+    assert [unit.name for unit in by_itself.units] == ["a"]
 
 
 def tree(folder: Path) -> dict[str, bytes]:

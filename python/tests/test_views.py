@@ -184,8 +184,8 @@ def test_a_memory_is_an_object(name: str) -> None:
     # Without one, a motion makes no difference.
     other.decoder.reset()
     assert other.decoder.memory() == {}
-    alone = other.decoder.run(case.maps(0), **case.motion(1))
-    np.testing.assert_array_equal(alone["logits"], first["logits"])
+    single = other.decoder.run(case.maps(0), **case.motion(1))
+    np.testing.assert_array_equal(single["logits"], first["logits"])
     for wrong, words in [
         ({**memory, "other": np.zeros(1, np.float32)}, "memory has other; allowed: "),
         (dict(list(memory.items())[1:]), "memory has no "),

@@ -1,4 +1,4 @@
-//! `decompress`: JPEG images of cameras, on the CPU alone, and on the JPEG engines of a GPU
+//! `decompress`: JPEG images of cameras, on the CPU, and on the JPEG engines of a GPU
 //! up to the network's input.
 
 use super::case::Case;

@@ -119,7 +119,7 @@ mod cuda {
         let mut steps = <Steps>::new(stream, &scene.head)?;
         let graph = Graph::capture(stream, || steps.gather())?;
         bench.device(Case::new(boxes), stream, || graph.enqueue(), || steps.read())?;
-        let alone = last(bench);
+        let single = last(bench);
 
         let mut steps = <Steps>::new(stream, &scene.head)?.with_rows()?;
         let predictions = on_device(stream, &scene.head.tensors[0])?;
@@ -142,7 +142,7 @@ mod cuda {
             })?;
             let case = Case::new(format!("{name}, on the device"));
             bench.device(case, stream, || graph.enqueue(), || steps.read())?;
-            over(bench, &name, ("on the device", gpu(None, 40.0)), alone)?;
+            over(bench, &name, ("on the device", gpu(None, 40.0)), single)?;
             let case = Case::new(format!("{name}, to the host"));
             bench.device(
                 case,
@@ -154,7 +154,7 @@ mod cuda {
                     Ok(())
                 },
             )?;
-            over(bench, &name, ("to the host", wall(None, 80.0)), alone)?;
+            over(bench, &name, ("to the host", wall(None, 80.0)), single)?;
             check(steps.detections.len(), masks.masks().windows.len())?;
         }
         Ok(())
@@ -167,12 +167,12 @@ mod cuda {
         [row.and_then(|row| row.gpu_us).unwrap_or(wall), wall]
     }
 
-    /// Adds the difference of the case that was measured last to the boxes alone, by the clock of its bar.
+    /// Adds the difference of the case that was measured last to only the boxes, by the clock of its bar.
     fn over(
         bench: &mut Bench<'_>,
         name: &str,
         (place, bar): (&str, Option<Bar>),
-        alone: [Times; 2],
+        single: [Times; 2],
     ) -> Result<()> {
         let less = |a: Times, b: Times| Times {
             p50: a.p50 - b.p50,
@@ -180,7 +180,7 @@ mod cuda {
             p99: a.p99 - b.p99,
         };
         let [on_gpu, wall] = last(bench);
-        let [gpu_us, wall_us] = [less(on_gpu, alone[0]), less(wall, alone[1])];
+        let [gpu_us, wall_us] = [less(on_gpu, single[0]), less(wall, single[1])];
         let case = Case::new(format!("{name}, {place}, over the boxes")).with_bar(bar);
         bench.difference(case, gpu_us, wall_us)
     }

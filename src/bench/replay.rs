@@ -24,12 +24,12 @@ use det_post_types::{Encoding, Error, ErrorKind, Header, Result, Stamp};
 const NETWORK_VARIABLE: &str = "DET_POST_BENCH_NETWORK";
 const NETWORK: &str = "models/camera.onnx";
 
-const ALONE: &str = "replay: only the network of the demo camera, back to back";
+const BY_ITSELF: &str = "replay: only the network of the demo camera, back to back";
 const BATCH: usize = 6;
 const IN_BATCH: &str = "replay: that network for six images at once, an image";
 /// The share of the network's own rate that a replay must reach.
 const MIN_SHARE: f64 = 0.9;
-/// The share of each GPU of several that the rate must reach, of that of one alone.
+/// The share of each GPU of several that the rate must reach, as a share of the rate of one.
 const MIN_SHARE_OF_GPUS: f64 = 0.95;
 
 /// Images of a replay on one GPU, of all cameras: at least.
@@ -105,17 +105,17 @@ const RECORDINGS: [Recorded; 4] = [
 pub(super) fn cases(bench: &mut Bench<'_>, device: &CudaDevice) -> Result<()> {
     let of_gpus = ON_GPUS.iter().flat_map(|on| [on.one, on.all]);
     let names = RECORDINGS.iter().map(|recorded| recorded.name).chain(of_gpus);
-    let mut names = names.chain([ALONE, IN_BATCH]);
+    let mut names = names.chain([BY_ITSELF, IN_BATCH]);
     if !names.any(|name| bench.wants(name)) {
         return Ok(());
     }
     let network = std::env::var_os(NETWORK_VARIABLE).map_or_else(|| NETWORK.into(), PathBuf::from);
-    let mut alone = match back_to_back(device, &network, 1) {
+    let mut single = match back_to_back(device, &network, 1) {
         Ok(walls) => walls,
         Err(reason) => return bench.print(&format!("no cases of replay: {reason}\n")),
     };
-    let alone = Times::of(&mut alone);
-    bench.measured(Case::new(ALONE), alone)?;
+    let single = Times::of(&mut single);
+    bench.measured(Case::new(BY_ITSELF), single)?;
     match back_to_back(device, &network, BATCH) {
         Ok(mut walls) => bench.measured(Case::new(IN_BATCH), Times::of(&mut walls))?,
         Err(reason) => bench.print(&format!("no case of a batch: {reason}\n"))?,
@@ -127,7 +127,7 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &CudaDevice) -> Result<()> {
         let folder = TemporaryFolder::new();
         recorded.write(&folder.0)?;
         let device = format!("cuda:{}", device.ordinal());
-        let case = Case::new(recorded.name).with_bar(wall(None, alone.p50 / MIN_SHARE));
+        let case = Case::new(recorded.name).with_bar(wall(None, single.p50 / MIN_SHARE));
         let config = config(&device, &network, recorded.num_cameras)?;
         bench.measured(case, replays(&folder.0, &config, recorded.frames_in_flight)?)?;
     }

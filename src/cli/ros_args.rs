@@ -146,7 +146,7 @@ impl RosArguments {
             "--enable-external-lib-logs" => self.of_log_files.push(option.to_owned()),
             // There are none.
             "--disable-external-lib-logs" => {}
-            _ => return Err(usage(format!("--ros-args {option}: unknown option"))),
+            _ => return Err(usage(format!("--ros-args: {option} is unknown"))),
         }
         Ok(())
     }

@@ -153,8 +153,8 @@ mod tests {
         let imu = ["l.densification.motion_topic:=/imu", "l.densification.motion_type:=imu"];
         let error = load(&imu).unwrap_err().to_string();
         assert!(error.contains("or densification.num_past_sweeps 0"), "{error}");
-        let alone = [&imu[..], &["l.densification.num_past_sweeps:=0"]].concat();
-        assert_eq!(densification(&load(&alone).unwrap()).num_past_sweeps, 0);
+        let single = [&imu[..], &["l.densification.num_past_sweeps:=0"]].concat();
+        assert_eq!(densification(&load(&single).unwrap()).num_past_sweeps, 0);
         let error = load(&["l.densification.motion_type:=velocity"]).unwrap_err().to_string();
         assert!(error.contains("odometry, twist, twist_with_covariance, imu"), "{error}");
     }

@@ -357,10 +357,10 @@ mod tests {
             let points = lidar.buffers().into_iter().find(|of| of.0 == "point_capacity");
             points.map(|(_, found, bytes)| (found, bytes)).unwrap()
         };
-        let (found, alone) = bytes(0);
+        let (found, single) = bytes(0);
         assert_eq!(found, "1000");
         let (found, with_past) = bytes(64);
         assert_eq!(found, "1000 with densification.num_past_sweeps 64");
-        assert_eq!(with_past, 33 * alone);
+        assert_eq!(with_past, 33 * single);
     }
 }

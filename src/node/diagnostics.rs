@@ -246,7 +246,7 @@ impl ChannelHealth<'_> {
                 DiagnosticLevel::Warn,
                 format!("{wanted} failed, running on the CPU: {last}"),
             )),
-            Health::Resting => Some((
+            Health::BackingOff => Some((
                 DiagnosticLevel::Error,
                 format!("backing off after too many failures: {last}"),
             )),
@@ -463,7 +463,13 @@ mod tests {
             (Health::Good, 2, 1, Warn, "built again after 1 failures: infer: a fault"),
             (Health::Rebuilding, 1, 0, Warn, "failed, to be built again: infer: a fault"),
             (Health::OnFallback, 4, 0, Warn, "cuda:3 failed, running on the CPU: infer: a fault"),
-            (Health::Resting, 3, 0, Error, "backing off after too many failures: infer: a fault"),
+            (
+                Health::BackingOff,
+                3,
+                0,
+                Error,
+                "backing off after too many failures: infer: a fault",
+            ),
             (
                 Health::Lost,
                 1,

@@ -59,7 +59,7 @@ named! {
         Rebuilding => "rebuilding",
         /// The device failed too often; frames are dropped until fewer failures are in the
         /// window.
-        Resting => "backing_off",
+        BackingOff => "backing_off",
         /// A fault has ended the device for this process; frames are dropped.
         Lost => "lost",
         /// The device failed; the CPU processes the frames.
@@ -151,7 +151,7 @@ impl Supervisor {
         } else if failures.is_lost {
             Health::Lost
         } else if failures.recent.len() >= failures.policy.max_failures {
-            Health::Resting
+            Health::BackingOff
         } else {
             Health::Rebuilding
         }
@@ -446,16 +446,16 @@ mod tests {
         let (mut channel, num_builds) = channel(policy(2, 60_000, Fallback::None), &[]);
         fail(&mut channel);
         fail(&mut channel);
-        assert_eq!(channel.health(), Health::Resting);
-        let resting = serve(&mut channel).unwrap_err();
-        assert_eq!(resting.kind(), ErrorKind::Device);
+        assert_eq!(channel.health(), Health::BackingOff);
+        let refused = serve(&mut channel).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Device);
         assert!(
-            resting.message().contains("backing off after 2 failures of cuda:7 in 60 s"),
-            "{resting}"
+            refused.message().contains("backing off after 2 failures of cuda:7 in 60 s"),
+            "{refused}"
         );
         assert_eq!(num_builds.load(Ordering::Relaxed), 2);
         advance(&mut channel, Duration::from_secs(50));
-        assert_eq!((serve(&mut channel).is_err(), channel.health()), (true, Health::Resting));
+        assert_eq!((serve(&mut channel).is_err(), channel.health()), (true, Health::BackingOff));
         advance(&mut channel, Duration::from_secs(11));
         assert_eq!((serve(&mut channel).unwrap(), channel.health()), (2, Health::Good));
     }
@@ -484,7 +484,7 @@ mod tests {
         let (mut channel, num_builds) = channel(policy(1, 60_000, Fallback::Cpu), &[1]);
         fail(&mut channel);
         assert!(serve(&mut channel).is_err());
-        assert_eq!(channel.health(), Health::Resting);
+        assert_eq!(channel.health(), Health::BackingOff);
         advance(&mut channel, RETRY_AFTER);
         assert!(serve(&mut channel).is_err());
         assert_eq!(num_builds.load(Ordering::Relaxed), 2);

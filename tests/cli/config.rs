@@ -67,7 +67,7 @@ fn shipped_files_hold_the_defaults() {
 }
 
 #[test]
-fn the_demos_differ_in_one_network_alone() {
+fn the_demos_differ_in_one_network_by_itself() {
     let files = ["demo.param.yaml", "demo_voxel.param.yaml", "demo_masks.param.yaml"];
     let [pillars, voxels, masks] = files.map(|file| {
         let same = ["camera.model_path:=c", "lidar.encoder_path:=e", "lidar.model_path:=m"];
@@ -279,8 +279,8 @@ fn layers_that_keep_32_bit_floats_are_a_list_of_the_engine_cuda() {
         let config = load_overrides(&base, more).unwrap();
         let ChannelKind::Camera(camera) = &config.channels[0].kind else { panic!() };
         assert_eq!(camera.engine.gpu.keep_f32, expected, "{more:?}");
-        let alone = Config::parse(&config.channels[0].to_yaml()).unwrap();
-        assert_eq!(alone.channels[0].kind, config.channels[0].kind);
+        let by_itself = Config::parse(&config.channels[0].to_yaml()).unwrap();
+        assert_eq!(by_itself.channels[0].kind, config.channels[0].kind);
     }
     for (more, words) in [
         (&["camera.engine.keep_f32:=[1]"][..], "camera.engine.keep_f32: found [1]"),
@@ -302,8 +302,8 @@ fn a_channel_survives_its_own_yaml() {
     let config = load_overrides(&base, &more).unwrap();
     assert!(config.channels[0].is_isolated && !config.channels[1].is_isolated);
     for channel in &config.channels {
-        let alone = Config::parse(&channel.to_yaml()).unwrap();
-        assert_eq!(alone.channels, std::slice::from_ref(channel));
+        let by_itself = Config::parse(&channel.to_yaml()).unwrap();
+        assert_eq!(by_itself.channels, std::slice::from_ref(channel));
     }
     let error = Config::parse("[").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
@@ -732,7 +732,7 @@ fn one_file_for_all_nodes_starts_this_one() {
     let config = load_text(&text).unwrap();
     assert!(config.use_sim_time);
     assert_eq!(config.channels.len(), 1);
-    // A file for other nodes alone changes nothing.
+    // A file only for other nodes changes nothing.
     let other = "amcl: {ros__parameters: {alpha1: 0.2}}";
     assert_eq!(threshold_of(&[other]).unwrap(), 0.3);
     assert_eq!(threshold_of(&["# no parameters\n"]).unwrap(), 0.3);
@@ -759,7 +759,7 @@ fn a_channel_without_its_head_is_refused_in_sections_for_many_nodes_too() {
 }
 
 #[test]
-fn unknown_keys_are_refused_below_this_node_alone() {
+fn unknown_keys_are_refused_below_this_node_by_itself() {
     for key in ["camera.score_treshold", "camera.nms.magic", "devise"] {
         for (section, is_shared) in [
             ("/**", true),

@@ -1,5 +1,5 @@
 //! The commands in README.md and docs/ are ones that the program understands,
-//! and those marked `<!-- runs -->` run as written, from a clone alone.
+//! and those marked `<!-- runs -->` run as written, from only a clone.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -131,7 +131,7 @@ fn run_marked_beside(
 }
 
 #[test]
-fn marked_commands_run_from_a_clone_alone() {
+fn marked_commands_run_from_a_clone() {
     for name in ["README.md", "docs/tutorials/your-network.md"] {
         for out in run_marked(name, &["config", "models"], &[]) {
             assert!(out.contains("/truth/lidar_0"), "{name}: nothing was evaluated:\n{out}");

@@ -245,8 +245,8 @@ fn a_migrated_file_is_the_same_configuration() {
         assert_eq!(migrated.channels, config.channels, "{}", case.name);
         assert_eq!(migrated.to_yaml(), config.to_yaml(), "{}", case.name);
         // As a process of its own is given it.
-        let alone = Config::parse(&config.channels[0].to_yaml()).unwrap();
-        assert_eq!(alone.channels[0].kind, config.channels[0].kind, "{}", case.name);
+        let single = Config::parse(&config.channels[0].to_yaml()).unwrap();
+        assert_eq!(single.channels[0].kind, config.channels[0].kind, "{}", case.name);
         let json = config.migration_json().unwrap();
         assert_eq!(json["like"], case.package.name());
         let found = Config::recognize(&Source { like: None, ..case.source.clone() }, |node| {

@@ -130,8 +130,8 @@ fn a_migrated_file_is_the_same_configuration() {
         let migrated = Config::load_for(&case.node(), &[file], &[]).unwrap();
         assert_eq!(migrated.channels, config.channels, "{}", case.name);
         assert_eq!(migrated.to_yaml(), config.to_yaml(), "{}", case.name);
-        let alone = Config::parse(&config.channels[0].to_yaml()).unwrap();
-        assert_eq!(alone.channels[0].kind, config.channels[0].kind, "{}", case.name);
+        let single = Config::parse(&config.channels[0].to_yaml()).unwrap();
+        assert_eq!(single.channels[0].kind, config.channels[0].kind, "{}", case.name);
         let source = Source { like: None, ..case.source.clone() };
         let found = Config::recognize(&source, |node| Ok(node.clone())).unwrap();
         assert_eq!(found, Some(case.package), "{}", case.name);

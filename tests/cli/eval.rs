@@ -234,7 +234,7 @@ fn drives_are_measured_as_one() {
     write_lines(&folder.join("one.jsonl"), 0..NUM_FRAMES, ["lidar_0", "camera_0"]);
     let path = |name: &str| folder.join(name).display().to_string();
     let (one, truth, json) = (path("one.jsonl"), path("truth"), path("eval.json"));
-    let (alone, _) = eval(folder, "one.jsonl", &[]);
+    let (by_itself, _) = eval(folder, "one.jsonl", &[]);
     let run = det_post(&[
         "eval",
         "--json",
@@ -250,7 +250,7 @@ fn drives_are_measured_as_one() {
     run.expect_code(0);
     let both: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!(both["drives"].as_array().unwrap().len(), 2);
-    for (sensor, of_one) in [0, 1].map(|at| (&both["sensors"][at], &alone["sensors"][at])) {
+    for (sensor, of_one) in [0, 1].map(|at| (&both["sensors"][at], &by_itself["sensors"][at])) {
         assert_eq!(sensor["num_frames"], 2 * of_one["num_frames"].as_u64().unwrap());
         let [twice, once] = [sensor, of_one].map(|s| &s["classes"]["car"]);
         assert_eq!(twice["num_truth"], 2 * once["num_truth"].as_u64().unwrap());
@@ -298,8 +298,8 @@ fn frames_without_a_partner_are_counted() {
     let (figures, table) = eval(folder, "found.jsonl", &[]);
     let lidar = &figures["sensors"][0];
     assert_eq!(lidar["num_frames"], 15);
-    assert_eq!(lidar["num_truth_frames_alone"], 15);
-    assert_eq!(lidar["num_detection_frames_alone"], 5);
+    assert_eq!(lidar["num_truth_frames_by_itself"], 15);
+    assert_eq!(lidar["num_detection_frames_by_itself"], 5);
     near(&lidar["classes"]["pedestrian"]["ap"], 1.0);
     assert!(table.contains("15 frames of truth without detections"), "{table}");
     assert!(table.contains("5 frames of detections without truth, left out"), "{table}");
@@ -314,7 +314,7 @@ fn topics_of_another_frame_belong_together_when_told() {
     write_truth(&folder.join("truth"));
     write_lines(&folder.join("found.jsonl"), 0..NUM_FRAMES, ["velodyne", "camera_0"]);
     let (figures, _) = eval(folder, "found.jsonl", &[]);
-    assert_eq!(figures["sensors"].as_array().unwrap().len(), 1, "the camera alone");
+    assert_eq!(figures["sensors"].as_array().unwrap().len(), 1, "only the camera");
     let pair = "/lidar/detections=/truth/lidar_0";
     let (figures, _) = eval(folder, "found.jsonl", &["--pair", pair]);
     check_figures(&figures, Some(0.5));
@@ -649,15 +649,15 @@ fn a_drive_without_common_frames_leaves_the_figures_of_the_others() {
     write_lines(&folder.join("whole.jsonl"), 0..NUM_FRAMES, ["lidar_0", "camera_0"]);
     write_lines(&folder.join("later.jsonl"), 100..110, ["lidar_0", "camera_0"]);
     std::fs::write(folder.join("empty.jsonl"), "").unwrap();
-    let (alone, _) = eval(folder, "whole.jsonl", &[]);
+    let (by_itself, _) = eval(folder, "whole.jsonl", &[]);
     for other in ["empty.jsonl", "later.jsonl"] {
         let pair = ["--pair", "/lidar/detections=/truth/lidar_0"];
         let (both, log) = eval_drives(folder, &[other, "whole.jsonl"], &pair);
         assert!(log.contains(other), "{log}");
-        for (sensor, of_one) in [0, 1].map(|at| (&both["sensors"][at], &alone["sensors"][at])) {
+        for (sensor, of_one) in [0, 1].map(|at| (&both["sensors"][at], &by_itself["sensors"][at])) {
             assert_eq!(sensor["classes"], of_one["classes"]);
             assert_eq!(sensor["num_frames"], NUM_FRAMES);
-            assert_eq!(sensor["num_truth_frames_alone"], NUM_FRAMES);
+            assert_eq!(sensor["num_truth_frames_by_itself"], NUM_FRAMES);
         }
         let (both, _) = eval_drives(folder, &["whole.jsonl", other], &["--count-missing"]);
         for sensor in [&both["sensors"][0], &both["sensors"][1]] {
@@ -698,7 +698,7 @@ fn truth_of_a_sensor_that_is_silent_in_a_drive_is_missed() {
     let (figures, log) = eval_drives(folder, &drives, &["--count-missing"]);
     let [lidar, camera] = [&figures["sensors"][0], &figures["sensors"][1]];
     assert_eq!(lidar["num_frames"], 2 * NUM_FRAMES);
-    assert_eq!(lidar["num_truth_frames_alone"], NUM_FRAMES);
+    assert_eq!(lidar["num_truth_frames_by_itself"], NUM_FRAMES);
     assert_eq!(lidar["classes"]["pedestrian"]["num_truth"], 2 * NUM_FRAMES);
     // Recall points 0.11 to 0.50 of 0.11 to 1.
     near(&lidar["classes"]["pedestrian"]["ap"], 40.0 / 90.0);
@@ -706,7 +706,7 @@ fn truth_of_a_sensor_that_is_silent_in_a_drive_is_missed() {
     assert!(log.contains("camera.jsonl: no frame of /lidar/detections (no frames)"), "{log}");
     let (figures, _) = eval_drives(folder, &drives, &[]);
     assert_eq!(figures["sensors"][0]["num_frames"], NUM_FRAMES);
-    assert_eq!(figures["sensors"][0]["num_truth_frames_alone"], NUM_FRAMES);
+    assert_eq!(figures["sensors"][0]["num_truth_frames_by_itself"], NUM_FRAMES);
     // Of a single drive no topic of detections says which sensor it was.
     let (_, log) = eval_drives(folder, &["camera.jsonl"], &["--count-missing"]);
     assert!(log.contains("no detections belong to /truth/lidar_0"), "{log}");

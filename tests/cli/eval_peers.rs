@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 const NUM_CLASSES: u32 = 3;
 
-/// A class of its own with detections alone, and one with truth alone.
+/// A class of its own with only detections, and one with only truth.
 const ONLY_FOUND: u32 = NUM_CLASSES;
 const ONLY_THERE: u32 = NUM_CLASSES + 1;
 

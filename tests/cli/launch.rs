@@ -259,7 +259,7 @@ fn conventional_arguments_are_accepted() {
     assert!(!own.autostart);
     assert!(own.to_yaml().contains("max_detections: 7"), "{}", own.to_yaml());
     assert_eq!(texts(&node["arguments"]), ["run", "--middleware", "dds"]);
-    // Alone it takes the place of the demo.
+    // By itself it takes the place of the demo.
     let report = launch(&python, FILES[0], &[&params_file]);
     assert_eq!(texts(&report["processes"][0]["files"]), [file.to_str().unwrap()]);
 }
@@ -599,7 +599,7 @@ fn a_lidar_node_is_replaced_with_its_files_topics_and_container() {
     assert_eq!(component["parameters"]["like"], "autoware_lidar_centerpoint");
     assert_eq!(component["parameters"]["has_twist"], true);
 
-    // One folder per network, with the file of the network alone.
+    // One folder per network, with only the file of the network.
     std::fs::remove_file(path(files[1])).unwrap();
     std::fs::write(path("ml_package.param.yaml"), "").unwrap();
     let report = launch(&python, DROP_IN[0].0, &[arguments[4]]);
@@ -684,8 +684,8 @@ fn a_node_of_yolo_ros_is_replaced_beside_its_followers() {
         let of_detections = topics.iter().find(|pair| pair[0] == "detections");
         assert_eq!(of_detections.map(|pair| pair[1].as_str().unwrap()), topic, "{name}");
     }
-    let alone = ["use_tracking:=False", "use_debug:=False"];
-    let report = launch_beside(&python, "launch/yolov8.launch.py", &alone, &installed);
+    let single = ["use_tracking:=False", "use_debug:=False"];
+    let report = launch_beside(&python, "launch/yolov8.launch.py", &single, &installed);
     assert_eq!(report["processes"].as_array().unwrap().len(), 1);
 }
 

@@ -1,4 +1,4 @@
-//! What the program writes and what it leaves alone: output folders, signals,
+//! What the program writes and what it leaves as it is: output folders, signals,
 //! full disks, closed pipes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]

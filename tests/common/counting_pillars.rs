@@ -312,7 +312,7 @@ impl Expected {
         expected
     }
 
-    /// One cloud alone.
+    /// Only one cloud.
     pub fn of(cloud: &Cloud, voxel_capacity: usize) -> Self {
         Self::new(cloud.points.iter().map(|&[x, y, z, i]| [x, y, z, i, 0.0]), voxel_capacity)
     }

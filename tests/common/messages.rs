@@ -23,7 +23,7 @@ pub struct Message {
 }
 
 /// All messages of the bags under `root/bags` that can be read, bag by bag, and
-/// the one that lies alone under `root/scans`.
+/// the single one under `root/scans`.
 pub fn recorded(root: &Path) -> Vec<Message> {
     let mut messages = Vec::new();
     let bags = root.join("bags");

@@ -55,7 +55,7 @@ impl Fixture {
         fixture
     }
 
-    /// A drive alone.
+    /// Only a drive.
     pub fn with_drive() -> Self {
         Self::record(0)
     }

@@ -354,7 +354,7 @@ impl Random {
         (self.next() % end.max(1) as u64) as usize
     }
 
-    /// Leaves the header alone, which lets a datagram in.
+    /// Leaves the header as it is, which lets a datagram in.
     fn mutate(&mut self, bytes: &mut Vec<u8>, seeds: &[Datagram]) {
         const HEADER: usize = 20;
         const ODD: [u32; 8] = [0, 1, 0x7f, 0xff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 0x100];

@@ -1,4 +1,4 @@
-//! Peers that know the types of Autoware or Isaac ROS alone.
+//! Peers that know the types of only Autoware or Isaac ROS.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ fn a_tracker_of_autoware_before_2024_06_receives_objects() {
     objects_are_received("auto_detected_objects", DetectedObjects::FORMER_TYPE);
 }
 
-/// A peer that knows this type alone subscribes to the detections of the sample's lidar.
+/// A peer that knows only this type subscribes to the detections of the sample's lidar.
 fn objects_are_received(output_type: &str, type_name: &str) {
     let turn = turn();
     let Some(mut peer) = turn.peer() else { return };

@@ -225,7 +225,7 @@ fn with_discovery_off_there_are_no_peers() {
     let Some(mut peer) = turn.peer() else { return };
     let settings = DdsSettings { domain: turn.domain, range: DiscoveryRange::Off, gid_len: 16 };
     let options =
-        MiddlewareOptions { node: NodeName::new("", "alone").unwrap(), remaps: Remaps::default() };
+        MiddlewareOptions { node: NodeName::new("", "single").unwrap(), remaps: Remaps::default() };
     let mut middleware = DdsMiddleware::open(options, &settings).unwrap();
     let input = middleware
         .subscribe("/image", InputKind::Image, Qos::SENSOR_DATA, Box::new(|_| ()))

@@ -291,7 +291,7 @@ fn parameters_of_every_type_are_set() {
 #[test]
 fn a_client_that_discovers_late_gets_its_response() {
     let turn = turn();
-    // Once alone with the service, once with another client that is ready.
+    // Once only with the service, once with another client that is ready.
     let late_by = |seconds: f64, with_other: bool| {
         let turn = turn.elsewhere();
         let Some(mut peer) = turn.peer() else { return };

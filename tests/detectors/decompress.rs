@@ -1,4 +1,4 @@
-//! JPEG files on the engines of a GPU: the bytes of the CPU decoder, alone and in batches;
+//! JPEG files on the engines of a GPU: the bytes of the CPU decoder, one by one and in batches;
 //! files for the CPU; mutated files.
 #![expect(clippy::print_stdout, reason = "tests say what the engines refused")]
 

@@ -136,7 +136,7 @@ fn the_settings_are_read() {
     let error = EfficientNms::of_file(&path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Model);
     assert!(error.message().contains("box_coding"), "{error}");
-    // The name alone, in a text that is no network.
+    // Only the name, in a text that is no network.
     std::fs::write(&path, "EfficientNMS_TRT").unwrap();
     assert_eq!(EfficientNms::of_file(&path).unwrap_err().kind(), ErrorKind::Model);
     std::fs::write(&path, "no network").unwrap();

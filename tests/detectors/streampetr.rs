@@ -36,7 +36,7 @@ fn engines() -> Vec<EngineOptions> {
     if std::env::var_os(det_post_infer::LIBRARY_VARIABLE).is_some() {
         engines.push(options(EngineKind::OnnxRuntime));
     } else {
-        skip(Need::Ort, "StreamPETR in rten alone");
+        skip(Need::Ort, "StreamPETR only in rten");
     }
     engines
 }

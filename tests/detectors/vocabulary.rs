@@ -81,8 +81,8 @@ fn vocabularies_that_do_not_fit_are_refused() {
     assert!(refused.to_string().contains("3 classes of 4 values"), "{refused}");
     let two = config(folder.path(), &["c.classes:=[dog, car]"]).unwrap();
     assert_eq!(found(&mut *open(camera(&two), &Device::Cpu).unwrap(), &two).len(), 2);
-    let alone = config(folder.path(), &["c.vocabulary_path:=/no/such"]).unwrap_err();
-    assert!(alone.to_string().contains("vocabulary_path"), "{alone}");
+    let by_itself = config(folder.path(), &["c.vocabulary_path:=/no/such"]).unwrap_err();
+    assert!(by_itself.to_string().contains("vocabulary_path"), "{by_itself}");
     let without = Config::load(
         &[],
         &["c.input:=/i", "c.head:=yolov8", "c.model_path:=m", "c.classes:=[car]"].map(String::from),

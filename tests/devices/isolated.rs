@@ -367,7 +367,7 @@ fn fail(device: DeviceChoice) -> Result<()> {
 }
 
 /// Names the detector of [`process_of_a_faulty_detector`]: `once` fails in the
-/// first process alone, whose mark is the file that follows.
+/// first process, whose mark is the file that follows.
 const VARIABLE: &str = "DET_POST_FAULTY_ONCE";
 
 /// Not a test of its own: what a process of [`faulty_program`] runs.

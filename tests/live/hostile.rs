@@ -139,7 +139,7 @@ fn shutting_down_under_load_is_quick() {
         (result, start.elapsed())
     });
     result.unwrap();
-    println!("shut down after {took:?}, two frames alone take {frame:?}");
+    println!("shut down after {took:?}, two frames take {frame:?}");
     // A fraction of a second on a machine that does nothing else; `ros2 launch` waits for five.
     assert!(took < Duration::from_secs(5).max(8 * frame), "{took:?}");
     assert_eq!(session.node.state(), LifecycleState::Finalized);

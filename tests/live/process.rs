@@ -41,7 +41,7 @@ fn refused_starts_state_their_reasons() {
     );
 }
 
-/// A node in a domain of its own, on this machine alone.
+/// A node in a domain of its own, only on this machine.
 #[cfg(feature = "dds")]
 fn spawn(domain: &Domain, rest: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_det_post"))

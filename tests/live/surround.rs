@@ -116,7 +116,7 @@ fn each_camera_has_its_state_and_a_missing_one_is_named() {
             session.graph.send(&topic, &drive[&topic][frame]);
         }
     }
-    // The second frame alone comes out.
+    // Only the second frame comes out.
     session.next(OUTPUT);
     let image = "/camera_2/image";
     // An image that comes twice is refused.

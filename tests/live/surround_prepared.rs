@@ -58,11 +58,11 @@ fn a_prepared_image_is_used_while_its_message_and_calibration_hold() {
     let cameras = Cameras::new();
     let mut detector = detector();
     let [frame, other] = [0, 1].map(|shift| cameras.frame(7, shift, false));
-    let mut alone = |frame: &Frame<'_>| {
+    let mut single = |frame: &Frame<'_>| {
         detector.reset().unwrap();
         detect(&mut detector, frame).0
     };
-    let [of_frame, of_other] = [&frame, &other].map(&mut alone);
+    let [of_frame, of_other] = [&frame, &other].map(&mut single);
     assert_ne!(of_frame, of_other);
     // Messages with the same stamp are the same: the images are not looked at again.
     detector.reset().unwrap();

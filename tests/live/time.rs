@@ -93,7 +93,7 @@ fn frames_that_are_too_old_are_dropped_by_the_time_of_clock() {
 }
 
 #[test]
-fn sweeps_wait_for_their_pose_and_are_served_alone_without() {
+fn sweeps_wait_for_their_pose_and_are_served_single_without() {
     let session = Session::active(&[
         "lidar.densification.num_past_sweeps:=2",
         "lidar.densification.transform_wait_s:=10.0",
@@ -108,14 +108,14 @@ fn sweeps_wait_for_their_pose_and_are_served_alone_without() {
 
     session.set("lidar.densification.transform_wait_s", ParameterValue::Number(0.05)).unwrap();
     session.send_for(CLOUD_TOPIC, &cloud(Stamp::from_ros(3, 0)), LIDAR_OUT);
-    let alone = await_status(&session, LIDAR_FRAMES, |status| {
+    let single = await_status(&session, LIDAR_FRAMES, |status| {
         status.values.contains_key("degraded.missing_transform")
     });
-    assert!(alone.message.contains("frames degraded"), "{alone:?}");
+    assert!(single.message.contains("frames degraded"), "{single:?}");
 }
 
 #[test]
-fn stamps_of_a_camera_that_start_over_leave_transforms_alone() {
+fn stamps_of_a_camera_that_start_over_leave_transforms_single() {
     let session = Session::active(&PAST_SWEEPS);
     for second in [1, 3] {
         session.graph.send("/tf", &pose(second));

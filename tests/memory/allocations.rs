@@ -189,21 +189,21 @@ fn given(
 }
 
 /// Waits until no other test uses the GPU, whose memory would mix with that of the caller.
-pub(super) fn alone() -> std::sync::MutexGuard<'static, ()> {
+pub(super) fn by_itself() -> std::sync::MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
     ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The GPU for one test alone, or `None` with the reason printed.
+/// The GPU for only one test, or `None` with the reason printed.
 #[cfg(feature = "cuda")]
 pub(super) fn gpu()
 -> Option<(std::sync::MutexGuard<'static, ()>, det_post_ops::device::cuda::CudaDevice)> {
     use det_post_ops::device::Device;
     use det_post_types::DeviceChoice;
 
-    let alone = alone();
+    let by_itself = by_itself();
     match Device::open(DeviceChoice::Cuda(0)) {
-        Ok(Device::Cuda(device)) => Some((alone, device)),
+        Ok(Device::Cuda(device)) => Some((by_itself, device)),
         Ok(Device::Cpu) => panic!("a GPU was asked for by number"),
         Err(reason) => {
             require::skip(require::Need::Cuda, reason);
@@ -251,7 +251,7 @@ fn camera_on(stream: &det_post_ops::device::cuda::Stream) -> image2d::CudaDetect
 #[test]
 #[cfg(feature = "cuda")]
 fn a_camera_frame_on_a_gpu_allocates_nothing() {
-    let Some((_alone, device)) = gpu() else { return };
+    let Some((_by_itself, device)) = gpu() else { return };
     let stream = device.stream().unwrap();
     let mut pipeline = camera_on(&stream);
     // Two layouts in turn would be recorded anew: a channel has one.
@@ -272,7 +272,7 @@ fn a_camera_frame_on_a_gpu_allocates_nothing() {
 #[test]
 #[cfg(feature = "cuda")]
 fn a_replaced_post_processing_is_freed() {
-    let Some((_alone, device)) = gpu() else { return };
+    let Some((_by_itself, device)) = gpu() else { return };
     let stream = device.stream().unwrap();
     let mut pipeline = camera_on(&stream);
     assert_eq!(pipeline.allow_in_flight(2), 2);
@@ -296,7 +296,7 @@ fn a_replaced_post_processing_is_freed() {
 #[test]
 #[cfg(feature = "cuda")]
 fn camera_frames_in_flight_on_a_gpu_allocate_nothing_and_agree() {
-    let Some((_alone, device)) = gpu() else { return };
+    let Some((_by_itself, device)) = gpu() else { return };
     let stream = device.stream().unwrap();
     let mut pipeline = camera_on(&stream);
     let pixels: Vec<u8> = (0..640 * 480 * 3).map(|i| i as u8).collect();
@@ -460,7 +460,7 @@ fn a_frame_of_voxels_allocates_nothing() {
 #[test]
 #[cfg(feature = "cuda")]
 fn a_frame_of_voxels_on_a_gpu_allocates_nothing() {
-    let Some((_alone, device)) = gpu() else { return };
+    let Some((_by_itself, device)) = gpu() else { return };
     let stream = device.stream().unwrap();
     let (config, plan, head) = voxel_channel();
     let engine = given(&stream, &head);
@@ -479,7 +479,7 @@ fn a_frame_of_voxels_on_a_gpu_allocates_nothing() {
 #[test]
 #[cfg(feature = "cuda")]
 fn a_lidar_frame_on_a_gpu_allocates_nothing() {
-    let Some((_alone, device)) = gpu() else { return };
+    let Some((_by_itself, device)) = gpu() else { return };
     let stream = device.stream().unwrap();
     let config = lidar_config("circle");
     let [encoder, head] = lidar_engines(&config).map(|engine| given(&stream, &engine));

@@ -1,7 +1,7 @@
 //! Calibrations and transforms with absurd values: what is accepted gives finite matrices and
 //! images, the rest is refused with a reason. Nothing panics.
 //!
-//! The values are a function of the number of a case alone, so a failure is found again by its
+//! The values are a function of only the number of a case, so a failure is found again by its
 //! number. `DET_POST_FUZZ_ITERATIONS` sets how many are made (100,000 without it).
 
 use std::collections::BTreeMap;

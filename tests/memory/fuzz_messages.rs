@@ -2,7 +2,7 @@
 //! larger than the message, whatever lengths it claims. What is let through
 //! goes on into the first ops of a frame.
 //!
-//! The mutations are a function of their number alone, so a failure is found
+//! The mutations are a function of only their number, so a failure is found
 //! again by its number. `DET_POST_FUZZ_ITERATIONS` sets how many are made
 //! (100,000 without it).
 

@@ -8,7 +8,7 @@ use crate::common::{recording, session};
 use std::process::Command;
 use std::sync::atomic::Ordering;
 
-use super::allocations::alone;
+use super::allocations::by_itself;
 use super::allocator::NUM_BYTES;
 use det_post_ros::ParameterValue;
 use det_post_types::Stamp;
@@ -42,12 +42,12 @@ fn take_all(session: &Session) {
     }
 }
 
-/// Runs alone in a process: what other tests hold would be counted, too.
+/// Runs by itself in a process: what other tests hold would be counted, too.
 #[test]
 fn memory_stays_flat() {
-    let _alone = alone();
+    let _single = by_itself();
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "live_memory::memory_stays_flat_alone", "--ignored", "--nocapture"])
+        .args(["--exact", "live_memory::memory_stays_flat_single", "--ignored", "--nocapture"])
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -58,7 +58,7 @@ fn memory_stays_flat() {
 
 #[test]
 #[ignore = "`memory_stays_flat` runs it"]
-fn memory_stays_flat_alone() {
+fn memory_stays_flat_single() {
     let session = Session::active(&["diagnostics_period_s:=0.1"]);
     for topic in [CAMERA_OUT, LIDAR_OUT] {
         session.graph.set_subscribers(&format!("{topic}/debug_image"), 1);

@@ -5,7 +5,7 @@
     cargo test --test cli eval_peers        # writes the frames and calls this file
 
 COCO's figures come from pycocotools. nuScenes' and KITTI's are computed here, from the papers and
-the descriptions of their evaluations, with numpy alone and by other means than det_post's: sets and
+the descriptions of their evaluations, with only numpy and by other means than det_post's: sets and
 loops where it shares one matching, an angular sweep where it cuts polygons.
 """
 

@@ -265,9 +265,9 @@ fn the_trained_networks_stay_as_good_and_say_the_same_twice() {
     let rig = ["--lidars", "0", "--image-size", "640x360", "--camera-rate", "2"];
     for (config, channels, seconds, num_cameras, more, prefix) in [
         ("config/demo.param.yaml", &both[..], &seconds, "1", &[][..], ""),
-        // A second of the same drive, the LiDAR alone.
+        // A second of the same drive, only the LiDAR.
         ("config/demo_voxel.param.yaml", &both[..], &voxel_seconds, "0", &[][..], "voxel_"),
-        // The same second, the camera with masks alone.
+        // The same second, only the camera with masks.
         ("config/demo_masks.param.yaml", &both[..], &voxel_seconds, "1", &masks[..], "seg_"),
         (
             "config/demo_surround_3d.param.yaml",

@@ -205,7 +205,7 @@ fn clouds_are_drawn_from_above() {
 }
 
 #[test]
-fn a_frame_that_is_dropped_is_not_served_alone() {
+fn a_frame_that_is_dropped_is_not_served_single() {
     let Some(data) = shared_data() else { return };
     let bag = data.join("bags/broken/no_xyz_fields");
     let past = ["densification.num_past_sweeps:=1"];
@@ -249,7 +249,7 @@ fn past_waymo_sweeps_join_with_their_time_lags() {
 }
 
 #[test]
-fn without_transforms_every_sweep_is_served_alone() {
+fn without_transforms_every_sweep_is_served_single() {
     let Some(data) = shared_data() else { return };
     let bag = data.join("bags/waymo_5_db3");
     let past = "densification.num_past_sweeps:=2";
@@ -263,12 +263,12 @@ fn without_transforms_every_sweep_is_served_alone() {
     assert!(first.contains("nowhere"), "{first}");
     assert_eq!(channel(&report)["frames_out"], 4);
 
-    let alone = replayed(&bag, NUM_ROWS, &[]);
-    alone.run.expect_code(0);
-    assert_eq!(channel(&alone.run.report())["degraded"], serde_json::json!({}));
-    assert!(lost.run.bytes("detections.jsonl") == alone.run.bytes("detections.jsonl"));
+    let single = replayed(&bag, NUM_ROWS, &[]);
+    single.run.expect_code(0);
+    assert_eq!(channel(&single.run.report())["degraded"], serde_json::json!({}));
+    assert!(lost.run.bytes("detections.jsonl") == single.run.bytes("detections.jsonl"));
     let joined = replayed(&bag, NUM_ROWS, &[past]);
-    assert!(joined.run.bytes("detections.jsonl") != alone.run.bytes("detections.jsonl"));
+    assert!(joined.run.bytes("detections.jsonl") != single.run.bytes("detections.jsonl"));
 }
 
 const START_NS: i64 = 1_700_000_000_000_000_000;
@@ -415,7 +415,7 @@ fn sweeps_of_a_moving_lidar_land_where_the_world_stands_still() {
 }
 
 #[test]
-fn a_sweep_without_a_transform_is_alone_and_never_joins_later_ones() {
+fn a_sweep_without_a_transform_is_single_and_never_joins_later_ones() {
     let folder = tempfile::tempdir().unwrap();
     let bag = folder.path().join("drive");
     write_drive(&bag, 0..NUM_SWEEPS, |sweep| sweep != 2);

@@ -46,7 +46,7 @@ fn encoded_again(message: &Message) -> det_post::Result<Vec<u8>> {
 fn every_recorded_message_decodes_and_is_written_the_same() {
     let Some(root) = shared_data() else { return };
     let messages = messages::recorded(&root);
-    // 85 in the four good bags, 36 readable ones in the damaged bags, one alone.
+    // 85 in the four good bags, 36 readable ones in the damaged bags, a single one.
     assert_eq!(messages.len(), 122);
     for message in &messages {
         if message.type_name == Detection3DArray::TYPE {
@@ -99,8 +99,8 @@ fn clouds_are_the_scans_they_were_made_from() {
         assert_cloud_is(&cloud.view().unwrap(), &scan, &names);
     }
 
-    let alone = from_bag(&messages, "cloudini", PointCloud2::TYPE);
-    let cloud = PointCloud2::decode(&alone[0].cdr).unwrap();
+    let by_itself = from_bag(&messages, "cloudini", PointCloud2::TYPE);
+    let cloud = PointCloud2::decode(&by_itself[0].cdr).unwrap();
     assert_eq!(cloud.header.frame_id, "lidar_link");
     let view = cloud.view().unwrap();
     assert_eq!((view.num_points(), view.point_step(), cloud.is_dense), (64_000, 26, false));

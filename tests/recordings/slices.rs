@@ -182,7 +182,7 @@ fn the_program_replays_a_slice() {
     let report: Value = serde_json::from_str(&report).unwrap();
     let [start, end] = ["from_ns", "to_ns"].map(|key| report["slice"][key].as_i64().unwrap());
     assert_eq!(end - start, 200_000_000);
-    // Frames out are those of the slice alone, warm-up or not.
+    // Frames out are only those of the slice, warm-up or not.
     let frames_out = report["channels"]["lidar"]["frames_out"].as_u64().unwrap();
     assert_eq!(frames_out, 2);
     for wrong in [

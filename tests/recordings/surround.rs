@@ -166,11 +166,11 @@ fn a_changed_calibration_holds_from_its_frame_on() {
             Some(message)
         }
     };
-    // Without the memory, so that a frame depends on its own calibration alone.
-    let alone = ["rig.memory.max_gap_s:=0.05"];
-    let plain = fixture.replay(&fixture.drive(), "plain", &alone).lines();
-    let changed = fixture.replay(&fixture.rewrite("zoom", zoom(3)), "changed", &alone).lines();
-    let zoomed = fixture.replay(&fixture.rewrite("zoomed_bag", zoom(0)), "zoomed", &alone).lines();
+    // Without the memory, so that a frame depends only on its own calibration.
+    let single = ["rig.memory.max_gap_s:=0.05"];
+    let plain = fixture.replay(&fixture.drive(), "plain", &single).lines();
+    let changed = fixture.replay(&fixture.rewrite("zoom", zoom(3)), "changed", &single).lines();
+    let zoomed = fixture.replay(&fixture.rewrite("zoomed_bag", zoom(0)), "zoomed", &single).lines();
     assert_eq!([plain.len(), changed.len(), zoomed.len()], [NUM_SERVED as usize; 3]);
     // The CameraInfo number n comes after the image number n: the last frames have it all.
     assert_eq!(changed[..2], plain[..2]);

@@ -36,10 +36,10 @@ fn both_families_find_boxes_in_the_frame_of_the_vehicle() {
 fn the_memory_of_sparse4d_ends_with_a_gap_and_detr3d_has_none() {
     let differs = |fixture: &Fixture| {
         let plain = fixture.replay(&fixture.drive(), "plain", &[]).lines();
-        let alone = ["rig.memory.max_gap_s:=0.05"];
-        let alone = fixture.replay(&fixture.drive(), "alone", &alone).lines();
-        assert_eq!(plain[0], alone[0]);
-        plain[1..] != alone[1..]
+        let single = ["rig.memory.max_gap_s:=0.05"];
+        let single = fixture.replay(&fixture.drive(), "single", &single).lines();
+        assert_eq!(plain[0], single[0]);
+        plain[1..] != single[1..]
     };
     assert!(differs(&sparse4d_fixture()));
     assert!(!differs(&detr3d_fixture()));

@@ -177,7 +177,7 @@ fn a_camera_and_a_lidar_arrive_as_they_were_sent() {
     for (sensor, arrived) in listen(4, Reliability::Reliable).0 {
         assert_eq!(arrived.refused, [""; 0]);
         assert!(arrived.numbers.is_sorted_by(|a, b| a < b), "frames out of order or twice");
-        // A writer of ROS keeps its last five alone: a busy machine loses some.
+        // A writer of ROS keeps only its last five: a busy machine loses some.
         println!("{}: {} of {} arrived", sensor.name, arrived.numbers.len(), 4.0 * sensor.hz);
         assert!(!arrived.numbers.is_empty(), "{}", sensor.name);
     }

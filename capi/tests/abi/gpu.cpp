@@ -1,7 +1,7 @@
 // Device pointers and streams: detections and results of operations are those of host memory.
 // Prints `no failures`, `no GPU`, or what failed.
 // Arguments: a parameter file with the channels `camera` and `lidar`, assignments of parameters;
-// without arguments, operations alone are run.
+// without arguments, only operations are run.
 
 #include "cuda.hpp"
 #include "expect.hpp"
@@ -416,7 +416,7 @@ void decoders(Cuda & cuda, det_post_workspace host, det_post_workspace gpu, void
   wrong = tensor(late_yolo.queue(), rows, 3, yolo_values.size() - 1);
   expect_error(
     det_post_workspace_decode_yolo(gpu, &yolo, &wrong, 1, &found), DET_POST_ERROR_ARGUMENT, gpu.id,
-    "bytes of a tensor", "a tensor that ends early");
+    "the tensor has", "a tensor that ends early");
   wrong.element = 5;
   expect_error(
     det_post_workspace_decode_yolo(gpu, &yolo, &wrong, 1, &found), DET_POST_ERROR_ARGUMENT, gpu.id,

@@ -426,7 +426,7 @@ void log(const char * file)
     expect(node.change(2) == DET_POST_OK, "cleanup");
     expect(log.start(DET_POST_LOG_ERROR) == DET_POST_OK, "another level");
     take();
-    expect(node.change(1) == DET_POST_OK && !take(), "errors alone");
+    expect(node.change(1) == DET_POST_OK && !take(), "only errors");
     leaves_out_times(file, log, has);
     expect_error(log.start(7), DET_POST_ERROR_ARGUMENT, 0, "10, 20, 30, 40", "no level");
     expect(log.start(DET_POST_LOG_DEBUG) == DET_POST_OK, "details");

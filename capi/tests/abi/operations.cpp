@@ -69,7 +69,7 @@ void suppression()
   iou.score_threshold = 0.85f;
   expect_kept(kept(iou, aligned, 4, scores, classes), "1 ", "eligible by score");
 
-  // 0 suppresses 1, which suppresses 2 in one pass alone.
+  // 0 suppresses 1, which suppresses 2 only in one pass.
   const float chain[] = {0, 0, 10, 10, 2, 0, 12, 10, 4, 0, 14, 10};
   const float falling[] = {0.9f, 0.8f, 0.7f};
   expect_kept(

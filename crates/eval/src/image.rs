@@ -11,7 +11,7 @@
 //!
 //! Truth outside the filter is a region in which nothing is asked, COCO's
 //! crowd: objects that count are tried first, overlap with a region is measured
-//! over the detection's area alone, and it may take any number of detections. An object without labelled
+//! over only the detection's area, and it may take any number of detections. An object without labelled
 //! keypoints asks nothing of keypoints either, and takes one detection.
 //! Source: Lin et al., COCO (ECCV 2014), and the published evaluation.
 

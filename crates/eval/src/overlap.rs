@@ -111,7 +111,7 @@ pub(super) fn overlap_3d(a: &Box3d, b: &Box3d) -> Overlap3d {
     }
 }
 
-/// Intersection over union of two boxes in an image, or over `a` alone when `b` is
+/// Intersection over union of two boxes in an image, or over only `a` when `b` is
 /// a region in which nothing is asked.
 pub(super) fn overlap_2d(a: &ImageBox, b: &ImageBox, b_is_region: bool) -> f64 {
     let sizes = [a, b].map(|bbox| match bbox {

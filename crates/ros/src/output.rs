@@ -123,7 +123,7 @@ impl ObjectLabel {
         other.or_else(|| Self::parse(&name).filter(|_| !is_number)).unwrap_or(Self::UNKNOWN)
     }
 
-    /// The label in `autoware_auto_perception_msgs`, which has those up to `PEDESTRIAN` (7) alone.
+    /// The label in `autoware_auto_perception_msgs`, which has those only up to `PEDESTRIAN` (7).
     pub fn in_auto_msgs(self) -> Self {
         if self.0 <= 7 { self } else { Self::UNKNOWN }
     }

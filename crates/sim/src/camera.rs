@@ -2,7 +2,7 @@
 //!
 //! An image is rendered in bands of rows: the visible solid of each pixel
 //! ([`raster`](super::raster)), its shading, the blur of the lens and the noise
-//! of the sensor. A band depends on its rows alone, so the image is the same
+//! of the sensor. A band depends only on its rows, so the image is the same
 //! for any number of threads.
 
 use nalgebra::{Vector2, Vector3};

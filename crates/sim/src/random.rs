@@ -1,4 +1,4 @@
-//! Random numbers that depend on their position in a stream alone.
+//! Random numbers that depend only on their position in a stream.
 //!
 //! SplitMix64 (Steele, Lea and Flood, 2014) has two uses: as a sequence for
 //! building the world, and as a hash of counters (seed, sensor, frame, ray) for

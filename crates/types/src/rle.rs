@@ -160,7 +160,7 @@ impl Rle {
         if self.size != other.size {
             let [a, b] = [self.size, other.size];
             return Err(argument(format!(
-                "masks of {}x{} and of {}x{} pixels",
+                "masks have {}x{} and {}x{} pixels",
                 a.width, a.height, b.width, b.height
             )));
         }

@@ -288,7 +288,7 @@ impl Tensor {
         written.ok_or_else(|| {
             let (len, given) = (values.len(), values.element());
             let message =
-                format!("{len} values of {given} at {start} of {num} values of {element}");
+                format!("{len} values of {given} at {start} do not fit {num} values of {element}");
             Error::new(ErrorKind::Argument, "tensor", message)
         })
     }

@@ -126,7 +126,7 @@ pub enum ViewPrecision {
     Auto,
     /// f32.
     F32,
-    /// Weights, feature maps and activations in f16, sums in f32; on a GPU alone.
+    /// Weights, feature maps and activations in f16, sums in f32; only on a GPU.
     F16,
 }
 

@@ -46,7 +46,7 @@ class Store:
         try:
             mode = os.stat(self.at(name)).st_mode
         except FileNotFoundError:
-            return "is a link to nothing" if os.path.islink(self.at(name)) else "is gone"
+            return "is a link to nothing" if os.path.islink(self.at(name)) else "no longer exists"
         except OSError as error:
             return f"cannot be read: {error.strerror}"
         return None if stat.S_ISREG(mode) else "is not a regular file"

@@ -31,7 +31,7 @@ const GPU: DeviceChoice = DeviceChoice::Cuda(0);
 const VARIABLE: &str = "DET_POST_FAULT_TEST";
 
 /// Runs a test of this file in a process of its own, which must end well.
-fn alone(name: &str, test: impl FnOnce()) {
+fn by_itself(name: &str, test: impl FnOnce()) {
     if std::env::var(VARIABLE).is_ok_and(|value| value == name) {
         return test();
     }
@@ -227,17 +227,17 @@ fn ends_the_gpu(kind: FaultKind) {
 
 #[test]
 fn a_trap_ends_the_gpu_for_the_process() {
-    alone("a_trap_ends_the_gpu_for_the_process", || ends_the_gpu(FaultKind::Trap));
+    by_itself("a_trap_ends_the_gpu_for_the_process", || ends_the_gpu(FaultKind::Trap));
 }
 
 #[test]
 fn a_bad_address_ends_the_gpu_for_the_process() {
-    alone("a_bad_address_ends_the_gpu_for_the_process", || ends_the_gpu(FaultKind::BadAddress));
+    by_itself("a_bad_address_ends_the_gpu_for_the_process", || ends_the_gpu(FaultKind::BadAddress));
 }
 
 #[test]
 fn a_channel_goes_on_with_the_cpu() {
-    alone("a_channel_goes_on_with_the_cpu", || {
+    by_itself("a_channel_goes_on_with_the_cpu", || {
         let model = saved(&network(false));
         let mut channel = supervisor(model.path(), GPU, Fallback::Cpu);
         let before = serve(&mut channel).unwrap();
@@ -252,7 +252,7 @@ fn a_channel_goes_on_with_the_cpu() {
 
 #[test]
 fn a_channel_without_a_fallback_says_that_its_gpu_is_lost() {
-    alone("a_channel_without_a_fallback_says_that_its_gpu_is_lost", || {
+    by_itself("a_channel_without_a_fallback_says_that_its_gpu_is_lost", || {
         let model = saved(&network(false));
         let mut channel = supervisor(model.path(), GPU, Fallback::None);
         serve(&mut channel).unwrap();
@@ -267,7 +267,7 @@ fn a_channel_without_a_fallback_says_that_its_gpu_is_lost() {
 
 #[test]
 fn all_channels_of_a_gpu_feel_a_fault_and_all_go_on() {
-    alone("all_channels_of_a_gpu_feel_a_fault_and_all_go_on", || {
+    by_itself("all_channels_of_a_gpu_feel_a_fault_and_all_go_on", || {
         let model = saved(&network(false));
         let mut channels: [_; 3] =
             std::array::from_fn(|_| supervisor(model.path(), GPU, Fallback::Cpu));
@@ -290,7 +290,7 @@ fn all_channels_of_a_gpu_feel_a_fault_and_all_go_on() {
 #[test]
 fn channels_of_all_gpus_run_side_by_side() {
     const NUM_FRAMES: usize = 40;
-    let Some((_alone, device)) = gpu() else { return };
+    let Some((_single, device)) = gpu() else { return };
     drop(device);
     let (model, num_gpus) = (saved(&network(false)), num_gpus());
     let start = Instant::now();
@@ -314,7 +314,7 @@ fn channels_of_all_gpus_run_side_by_side() {
 /// A channel that is loaded on one thread and served on another.
 #[test]
 fn a_channel_may_move_to_another_thread() {
-    let Some((_alone, device)) = gpu() else { return };
+    let Some((_single, device)) = gpu() else { return };
     drop(device);
     let model = saved(&network(false));
     let mut channel = supervisor(model.path(), GPU, Fallback::None);

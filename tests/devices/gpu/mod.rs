@@ -26,11 +26,11 @@ mod video;
 /// Times and memory of one test do not mix with another's.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// GPU 0 for one test alone, or `None` with the reason printed.
+/// GPU 0 for only one test, or `None` with the reason printed.
 fn gpu() -> Option<(MutexGuard<'static, ()>, CudaDevice)> {
-    let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let single = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     match Device::open(DeviceChoice::Cuda(0)) {
-        Ok(Device::Cuda(device)) => Some((alone, device)),
+        Ok(Device::Cuda(device)) => Some((single, device)),
         Ok(Device::Cpu) => unreachable!("a GPU was asked for by number"),
         Err(reason) => {
             require::skip(Need::Cuda, reason);

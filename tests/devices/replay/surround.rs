@@ -75,10 +75,10 @@ fn own_decoders_find_the_same_boxes_on_both_devices() {
         let report = exact.report();
         let channel = &report["channels"]["rig"];
         assert!(channel["device"].as_str().unwrap().starts_with("cuda:0 "), "{channel}");
-        // In f16 rows of a memory may change places: each frame alone.
-        let alone = "rig.memory.max_gap_s:=0.05";
-        let on_cpu = run("cpu_alone", &[all, alone]);
-        compare(&on_cpu, &run("f16_alone", &[on_gpu[0], all, alone]), "own decoder, f16");
+        // In f16 rows of a memory may change places: each frame by itself.
+        let single = "rig.memory.max_gap_s:=0.05";
+        let on_cpu = run("cpu_single", &[all, single]);
+        compare(&on_cpu, &run("f16_single", &[on_gpu[0], all, single]), "own decoder, f16");
         let half = run("f16", &on_gpu);
         // Equal again, and in a process of its own.
         for (name, more) in [("again", "rig.isolate:=false"), ("isolated", "rig.isolate:=true")] {
@@ -88,7 +88,7 @@ fn own_decoders_find_the_same_boxes_on_both_devices() {
         // int8 maps on both.
         let scales = "rig.decoder.map_scales:=[0.05, 0.05]";
         let [on_cpu, found] = [("cpu_i8", all), ("i8", on_gpu[0])]
-            .map(|(name, more)| run(name, &[more, all, alone, scales]));
+            .map(|(name, more)| run(name, &[more, all, single, scales]));
         compare(&on_cpu, &found, "own decoder, f16");
     }
     // int8 maps of the backbone, in every layout.

@@ -324,9 +324,9 @@ fn every_bound_between_devices_is_tested() {
     }
 }
 
-/// The features of the package are the rows of the table in `src/lib.rs`; CI checks each alone.
+/// The features of the package are the rows of the table in `src/lib.rs`; CI checks each by itself.
 #[test]
-fn every_feature_is_documented_and_checked_alone() {
+fn every_feature_is_documented_and_checked() {
     let read = |name: &str| fs::read_to_string(root().join(name)).unwrap();
     let (manifest, library, ci) = (read("Cargo.toml"), read("src/lib.rs"), read(".ci/run"));
     let section = manifest.split("[features]").nth(1).unwrap().split("\n[").next().unwrap();

@@ -151,7 +151,7 @@ fn keypoints_of(message: &[u8]) -> Result<(Stamp, Parts)> {
         let field = cloud.fields.as_slice().iter().find(|field| field.name == name);
         let field = field.filter(|field| field.datatype == FLOAT32 && !cloud.is_bigendian);
         field.map(|field| field.offset as usize).ok_or_else(|| {
-            refused(format!("keypoints without a field `{name}` of little-endian FLOAT32"))
+            refused(format!("keypoints have no field `{name}` of little-endian FLOAT32"))
         })
     };
     let offsets = [offset("x")?, offset("y")?, offset("score")?];
@@ -169,7 +169,7 @@ fn keypoints_of(message: &[u8]) -> Result<(Stamp, Parts)> {
         (0..cloud.width as usize).map(|column| keypoint(row, column)).collect()
     };
     let keypoints: Option<Vec<_>> = (0..cloud.height as usize).map(of_object).collect();
-    let keypoints = keypoints.ok_or_else(|| refused("keypoints beyond the data".to_owned()))?;
+    let keypoints = keypoints.ok_or_else(|| refused("keypoints exceed the data".to_owned()))?;
     Ok((cloud.header.stamp, Parts { masks: Vec::new(), keypoints }))
 }
 

@@ -54,7 +54,7 @@ pub(super) struct Paired<T, D> {
 /// Pairs topics of detections with topics of truth: those that `wanted` names,
 /// and of the rest those of one frame of reference. The frames of all drives are
 /// those of one pair; truth of a drive that lacks the topic of detections is
-/// without detections. What stays alone is named in the log.
+/// without detections. What has no partner is named in the log.
 ///
 /// # Errors
 /// `Argument` when a pair has no frame in common in any drive.

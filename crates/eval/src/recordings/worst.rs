@@ -164,7 +164,7 @@ impl Fates {
         }
     }
 
-    /// Notes a detection and what it is matched to; `is_inside` says whether it counts alone.
+    /// Notes a detection and what it is matched to; `is_inside` says whether it counts by itself.
     fn settle(&mut self, detection: usize, truth: Option<usize>, counts: &[bool], is_inside: bool) {
         self.detections[detection] = match truth {
             Some(truth) if counts[truth] => {

@@ -18,7 +18,7 @@ pub(super) fn model(bytes: &[u8]) -> Result<Model<'_>> {
     while let Some(field) = message.next_field()? {
         match field.number {
             1 => model.ir_version = field.int()?,
-            7 if has_graph => return Err(field.error("a second graph")),
+            7 if has_graph => return Err(field.error("the model has a second graph")),
             7 => {
                 model.graph = parser.graph(field.message("GraphProto")?)?;
                 has_graph = true;
@@ -117,7 +117,7 @@ impl Parser {
     /// A graph inside a node.
     fn inner_graph<'a>(&mut self, field: &Field<'a>, list: &mut Vec<Graph<'a>>) -> Result<()> {
         if self.depth == MAX_DEPTH {
-            return Err(field.error(&format!("more than {MAX_DEPTH} graphs inside each other")));
+            return Err(field.error(&format!("more than {MAX_DEPTH} graphs are inside each other")));
         }
         self.depth += 1;
         let graph = self.graph(field.message("GraphProto")?)?;

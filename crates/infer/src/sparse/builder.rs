@@ -319,7 +319,10 @@ impl NetworkBuilder {
         if is_scaled {
             self.num_folded += convolution.weight.len();
             if self.num_folded > MAX_FOLDED {
-                return refuse(name, &format!("more than {MAX_FOLDED} weights to normalize"));
+                return refuse(
+                    name,
+                    &format!("normalizations fold more than {MAX_FOLDED} weights"),
+                );
             }
             let per_channel = convolution.weight.len() / scale.len();
             let weights = convolution.weight.iter().enumerate();

@@ -32,7 +32,7 @@ impl NetworkBuilder {
         for (place, &Scaled { level: tensor, scale }) in inputs.iter().enumerate() {
             let SparseTensor { level, channels: found } = self.tensors[tensor];
             if found != channels {
-                return refuse(name, &format!("inputs of {channels} and of {found} channels"));
+                return refuse(name, &format!("inputs have {channels} and {found} channels"));
             }
             if tensors.contains(&Some(tensor)) {
                 return refuse(name, "an input comes twice");

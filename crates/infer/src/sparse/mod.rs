@@ -8,7 +8,7 @@
 //! - NVIDIA's `scn` files ([`Dialect::Scn`]), as CUDA-CenterPoint and
 //!   CUDA-BEVFusion use them and `tools/export_sparse.py` writes them;
 //! - Autoware's files with nodes of its TensorRT plugins
-//!   ([`Dialect::Autoware`]), of the encoder alone or of the whole detector.
+//!   ([`Dialect::Autoware`]), of only the encoder or of the whole detector.
 //!
 //! A [`Plan`] lays a network out for a capacity: rulebooks, fused steps and
 //! buffers. Batch size is 1.

@@ -154,7 +154,7 @@ impl CachedAnchors {
             return Ok(());
         }
         let message = format!(
-            "a memory of {found:?} boxes, values of features and confidences; the network caches \
+            "the memory has {found:?} boxes, values of features and confidences; the network caches \
              {expected} anchors of {} channels",
             facts.num_channels
         );

@@ -315,7 +315,9 @@ fn give_shapes(state: &mut BTreeMap<String, Found>, facts: &Detr3d) -> Result<()
             None => Some(vec![len]),
             Some(rows) if rows > 0 && len.is_multiple_of(rows) => Some(vec![rows, len / rows]),
             Some(rows) => {
-                return refuse(format!("{OPERATOR}: {len} values of {name} in {rows} rows"));
+                return refuse(format!(
+                    "{OPERATOR}: {name} has {len} values, which are not {rows} rows"
+                ));
             }
         };
     }

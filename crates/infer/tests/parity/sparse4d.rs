@@ -116,7 +116,7 @@ impl Compared<'_> {
 }
 
 /// Frames of one network on both devices, each from the memory of the CPU; in f32 also through
-/// all frames, with the same rows in the memory. In f16 the first frame alone: rows that join
+/// all frames, with the same rows in the memory. In f16 only the first frame: rows that join
 /// the memory by their logits change places.
 fn compare<T: Activation>(facts: &Sparse4d, texels: As, part: &str, name: &str) {
     let Some(device) = det_post_testing::gpu() else { return };
@@ -126,7 +126,7 @@ fn compare<T: Activation>(facts: &Sparse4d, texels: As, part: &str, name: &str) 
     let on_device = DeviceFeatureMaps::from_host(&stream, &maps).unwrap();
     let mut reference = CpuDecoder::new(network.clone());
     reference.set_views(&two_views()).unwrap();
-    let mut alone = decoder::<T>(&stream, &network, &two_views());
+    let mut single = decoder::<T>(&stream, &network, &two_views());
     let mut through = decoder::<T>(&stream, &network, &two_views());
     let num_frames = if size_of::<T>() == 4 { 3 } else { 1 };
     for frame in 0..num_frames {
@@ -134,10 +134,10 @@ fn compare<T: Activation>(facts: &Sparse4d, texels: As, part: &str, name: &str) 
         let context = format!("{name}, maps of {texels:?}, frame {frame}");
         let compared = Compared { part, context };
         if frame > 0 {
-            hand_over(&reference, &mut alone);
+            hand_over(&reference, &mut single);
         }
         let expected = reference.run(&maps, motion.as_ref()).unwrap();
-        let (boxes, logits, quality) = run(&mut alone, &on_device, motion.as_ref());
+        let (boxes, logits, quality) = run(&mut single, &on_device, motion.as_ref());
         let (of_logits, of_boxes) = ("logits, share of the largest", "boxes, share of the largest");
         compared.near::<3>(&logits, expected.logits, of_logits);
         compared.near::<11>(boxes.as_flattened(), expected.boxes.as_flattened(), of_boxes);

@@ -192,7 +192,7 @@ fn check_len(region: &Region, found: usize) -> Result<()> {
     if region.window.len() == found {
         return Ok(());
     }
-    argument(format!("{found} values for a window of {:?}", region.window.dims()))
+    argument(format!("found {found} values for a window of {:?}", region.window.dims()))
 }
 
 fn argument<T>(message: String) -> Result<T> {

@@ -319,7 +319,7 @@ mod tests {
                 assert!(from == to, "{len} bytes, {num_threads} threads");
             }
         }
-        // Several callers at once: one has the helpers, the others copy alone.
+        // Several callers at once: one has the helpers, the others copy by themselves.
         set_copy_threads(3);
         thread::scope(|scope| {
             for seed in 0..4 {

@@ -5,7 +5,7 @@
 //! never an abort: no driver, no GPU of that number, a driver that is too old, a
 //! build without kernels.
 //!
-//! This module alone calls the driver: contexts, streams, memory, graphs, loading
+//! Only this module calls the driver: contexts, streams, memory, graphs, loading
 //! and launching of kernels. It depends on no operation: the parameters of an
 //! operation's kernels are declared in `crates/ops/src/<op>/kernels.rs`.
 

@@ -50,7 +50,7 @@ fn compare<T: AttentionElement>(
     let mut device_values = DeviceBuffer::zeros(&stream, transposed.len()).unwrap();
     device_values.write(&transposed).unwrap();
     let mut out = DeviceRows::<T>::zeros(&stream, num_queries, columns).unwrap();
-    let mut alone = DeviceRows::<T>::zeros(&stream, num_queries, columns).unwrap();
+    let mut single = DeviceRows::<T>::zeros(&stream, num_queries, columns).unwrap();
     let kernel = AttentionKernel::<T>::load(device, head_len as u32, columns as u32).unwrap();
     // A layer of its own beside it: the identity.
     let identity: Vec<f32> =
@@ -77,13 +77,13 @@ fn compare<T: AttentionElement>(
         output: copy.output(&stream).unwrap(),
         ..layer.job(&stream, device_queries.part(&stream).unwrap(), num_queries).unwrap()
     };
-    let of_alone = AttentionArgs { output: alone.output(&stream).unwrap(), ..args };
-    kernel.enqueue(&stream, of_alone, num_heads as u32, &[]).unwrap();
+    let of_single = AttentionArgs { output: single.output(&stream).unwrap(), ..args };
+    kernel.enqueue(&stream, of_single, num_heads as u32, &[]).unwrap();
     kernel.enqueue(&stream, args, num_heads as u32, &[job]).unwrap();
     let refused = AttentionArgs { num_keys: num_keys as u32 + 40, ..args };
     assert!(kernel.enqueue(&stream, refused, num_heads as u32, &[]).is_err());
     let sizes = [num_queries, num_keys, num_heads, head_len];
-    for found in [out, alone] {
+    for found in [out, single] {
         let share = share(&found.read(columns).unwrap(), &expected);
         assert!(share <= bound, "{sizes:?}: {share:e}");
     }

@@ -76,9 +76,9 @@ impl Problem {
         sweeps: &Sweeps,
     ) -> (Points, DensifyCounts) {
         let mut out = Points::with_capacity(self.num_channels, self.capacity);
-        let alone = Sweeps::new(0, self.num_channels, 0);
+        let single = Sweeps::new(0, self.num_channels, 0);
         let (sweeps, num_dropped) =
-            if pose.is_some() { (sweeps, 0) } else { (&alone, sweeps.len()) };
+            if pose.is_some() { (sweeps, 0) } else { (&single, sweeps.len()) };
         let here = Isometry3::identity();
         let pose = pose.unwrap_or(&here);
         let lag = self.time_lag_channel;

@@ -182,7 +182,7 @@ fn stacks_agree(device: &CudaDevice, [num_rows, width]: [usize; 2], [shift, of_l
     let Some(both) = FoldedStacks::new(&stream, &[deltas], &layers.columns()).unwrap() else {
         return;
     };
-    let alone = FoldedStacks::new(&stream, &[deltas], &[]).unwrap().unwrap();
+    let single = FoldedStacks::new(&stream, &[deltas], &[]).unwrap().unwrap();
     let input = Input::new(num_rows, width, shift);
     let [normalized, values] = input.values(&layers);
     let context = format!("{num_rows} rows of {width}, means of {shift} and {of_layers}");
@@ -195,7 +195,7 @@ fn stacks_agree(device: &CudaDevice, [num_rows, width]: [usize; 2], [shift, of_l
         let again = run(&stream, &both, (&layers, true), &input);
         assert!(again == found, "{context}: the same from run to run");
     }
-    let [normalized, values, nothing] = run(&stream, &alone, (&layers, false), &input);
+    let [normalized, values, nothing] = run(&stream, &single, (&layers, false), &input);
     assert!([&normalized, &values] == [&found[0], &found[1]], "{context}: without the encoder");
     assert!(nothing.iter().all(|&value| value == 0.0));
 }
@@ -276,7 +276,7 @@ fn stacks_of_other_widths_agree() {
     }
 }
 
-/// Deltas, classes and quality as after the last block: the same as each alone.
+/// Deltas, classes and quality as after the last block: the same as each by itself.
 #[test]
 fn stacks_side_by_side_agree() {
     let Some(device) = det_post_testing::gpu() else { return };
@@ -323,9 +323,9 @@ fn stacks_side_by_side_agree() {
         };
         let found = run(0..3, &side_by_side);
         for (index, layers) in stacks.iter().enumerate() {
-            let alone = FoldedStacks::new(&stream, &[layers], &[]).unwrap().unwrap();
-            let alone = run(index..index + 1, &alone);
-            assert!(alone == [found[index].clone()], "stack {index}, {num_rows} rows");
+            let single = FoldedStacks::new(&stream, &[layers], &[]).unwrap().unwrap();
+            let single = run(index..index + 1, &single);
+            assert!(single == [found[index].clone()], "stack {index}, {num_rows} rows");
         }
         near(&found[0], &input.values(&layers)[1], "deltas");
         let mut normalized = input.rows.clone();

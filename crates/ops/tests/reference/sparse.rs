@@ -1,4 +1,4 @@
-//! Every operation alone: coordinates, order, tables and counts are equal,
+//! Every operation by itself: coordinates, order, tables and counts are equal,
 //! features agree to 1e-5 of the largest value of their case.
 
 use det_post_ops::sparse::conv::{

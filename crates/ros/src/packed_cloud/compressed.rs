@@ -187,7 +187,7 @@ fn inflate(mut stream: impl Read, data: &mut [u8]) -> Result<()> {
     }
     match stream.read(&mut [0]).map_err(failed)? {
         0 => Ok(()),
-        _ => Err(contradicts(format!("zlib: more than the {filled} bytes of the cloud"))),
+        _ => Err(contradicts(format!("zlib: the data exceeds the {filled} bytes of the cloud"))),
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) use qos::{EndpointQos, mismatch};
 
 use crate::types::EntityId;
 
-/// No assigned vendor: peers then follow the specification alone.
+/// No assigned vendor: peers then follow only the specification.
 pub(crate) const VENDOR: [u8; 2] = [0x01, 0x7e];
 
 /// Bytes of a name or of user data.

@@ -15,7 +15,7 @@ use crate::settings::Interfaces;
 /// The multicast group of discovery (9.6.1.4.1).
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 0, 1);
 
-/// Participants of this machine that a participant of this machine alone announces itself to
+/// Participants of this machine that a participant of only this machine announces itself to
 /// one by one: some listen to no multicast.
 const LOCAL_PEERS: u16 = 20;
 

@@ -28,7 +28,7 @@ pub(super) struct DeviceViewHead {
 
 /// The recorded frames.
 struct Graphs {
-    alone: Graph,
+    without_memory: Graph,
     with_memory: Option<Graph>,
 }
 
@@ -84,7 +84,7 @@ impl DeviceViewHead {
         let queued = decoder.set_views(views).and_then(|()| decoder.begin(motion.as_ref()));
         let queued = queued.and_then(|uses_memory| match (&graphs.with_memory, uses_memory) {
             (Some(graph), true) => graph.enqueue(),
-            _ => graphs.alone.enqueue(),
+            _ => graphs.without_memory.enqueue(),
         });
         if queued.is_err() {
             decoder.forget();
@@ -143,7 +143,7 @@ impl Decoder<DeviceEngine> for DeviceViewHead {
     }
 
     fn kernels(&self) -> Vec<&'static str> {
-        self.graphs.alone.kernels().to_vec()
+        self.graphs.without_memory.kernels().to_vec()
     }
 
     fn warm_up(
@@ -180,6 +180,6 @@ fn record(
             selection.enqueue(&decoder.queries(stream)?)
         })
     };
-    let alone = graph(false)?;
-    Ok(Graphs { alone, with_memory: has_memory.then(|| graph(true)).transpose()? })
+    let without_memory = graph(false)?;
+    Ok(Graphs { without_memory, with_memory: has_memory.then(|| graph(true)).transpose()? })
 }

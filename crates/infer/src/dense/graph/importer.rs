@@ -58,7 +58,7 @@ impl<'a> Importer<'a> {
         let is_view = matches!(operation, Operation::View(_) | Operation::Gather { .. });
         if !is_view && let Some(&id) = inputs.iter().find(|id| !is_float(id)) {
             let name = &self.graph.values[id].name;
-            return Err(format!("integers, of {name}, that depend on the inputs of the network"));
+            return Err(format!("integers of {name} depend on the inputs of the network"));
         }
         let output = self.graph.add(value);
         let (layer, inputs) = (place.layer.clone(), inputs.to_vec());

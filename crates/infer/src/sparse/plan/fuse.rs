@@ -32,7 +32,7 @@ pub(super) fn steps(network: &SparseNetwork, rulebooks: &[PlannedRulebook]) -> V
         };
         let mut step = match taken_in.and_then(|at| steps[at].take()) {
             Some(step) => step,
-            None => alone(network, index, rulebooks),
+            None => unfused(network, index, rulebooks),
         };
         match (&operation.operator, &mut step.kind) {
             (Operator::Relu { .. }, StepKind::Convolution { .. } | StepKind::Add { .. }) => {
@@ -51,7 +51,7 @@ pub(super) fn steps(network: &SparseNetwork, rulebooks: &[PlannedRulebook]) -> V
 }
 
 /// The step of an operation with nothing fused into it.
-fn alone(network: &SparseNetwork, operation: usize, rulebooks: &[PlannedRulebook]) -> Step {
+fn unfused(network: &SparseNetwork, operation: usize, rulebooks: &[PlannedRulebook]) -> Step {
     let super::super::Operation { operator, output, .. } = &network.operations[operation];
     let rulebook = rulebook_of(network, *output, operator)
         .and_then(|wanted| rulebooks.iter().position(|rulebook| *rulebook == wanted))

@@ -19,7 +19,7 @@ use det_post_types::{QueryBox, Result};
 /// A DETR3D decoder on the CPU, in f32.
 ///
 /// All memory is taken when it is made or in the first frame. [`Self::run`] is the four
-/// steps of every block in order; each can be called alone, on the state of the queries
+/// steps of every block in order; each can be called by itself, on the state of the queries
 /// ([`Self::queries_mut`], [`Self::references_mut`]).
 #[derive(Clone, Debug)]
 pub struct CpuDecoder {

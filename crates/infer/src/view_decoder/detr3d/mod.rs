@@ -209,7 +209,7 @@ impl Block {
         let attention = reader.attention(&format!("{name}.attentions.0"), channels)?;
         let in_projection =
             Affine::stacked(&[&attention.queries, &attention.keys, &attention.values]);
-        // Values are of the content alone.
+        // Values are only of the content.
         let mut of_position = in_projection.clone();
         of_position.weights.rows_mut(2 * channels, channels).fill(0.0);
 
@@ -264,7 +264,7 @@ fn last_regression(reader: &mut Reader<'_>, name: &str, channels: usize) -> Resu
     reader.affine(name, [width, channels])?.with_outputs(NUM_REGRESSED).layer(Finish::None)
 }
 
-/// Whether the residual of the attention is the content alone.
+/// Whether the residual of the attention is only the content.
 fn adds_position(facts: &Detr3d) -> bool {
     facts.attention_residual == AttentionResidual::QueryWithPosition
 }

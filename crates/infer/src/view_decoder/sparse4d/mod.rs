@@ -21,7 +21,7 @@
 //! Folded in f64: `F_b` into the projection of values; `F_a` into that of the output,
 //! which then reads `[attention, f, e]`; the two sums of the feed-forward layers into
 //! one; the scale after the refinement into its last layer; the part of the weights that
-//! depends on the camera alone, `W c_n`, into rows of logits that change with the
+//! depends only on the camera, `W c_n`, into rows of logits that change with the
 //! calibration.
 //!
 //! Tensors are those of the published state dict without `head.` (and without

@@ -156,23 +156,23 @@ fn memory_is_forgotten_and_frames_are_repeated_exactly() {
     let Some(mut golden) = Decoder::open(CachedYaw::SinCos) else { return };
     let (maps, motion) = (golden.maps(0), golden.motion(1));
     golden.decoder.run(&maps, None).unwrap();
-    let alone = results(&golden.decoder);
+    let single = results(&golden.decoder);
     golden.decoder.run(&maps, motion.as_ref()).unwrap();
     let with_memory = results(&golden.decoder);
-    assert_ne!(with_memory, alone);
+    assert_ne!(with_memory, single);
     // Without a motion the memory is lost; with one but no memory it makes no difference.
     golden.decoder.run(&maps, None).unwrap();
-    assert_eq!(results(&golden.decoder), alone);
+    assert_eq!(results(&golden.decoder), single);
     golden.decoder.run(&maps, motion.as_ref()).unwrap();
     assert_eq!(results(&golden.decoder), with_memory);
     golden.decoder.forget();
     golden.decoder.run(&maps, motion.as_ref()).unwrap();
-    assert_eq!(results(&golden.decoder), alone);
+    assert_eq!(results(&golden.decoder), single);
     // A frame that fails loses the memory.
     let other = FeatureMaps::new(6, 64, maps.levels()[..3].to_vec()).unwrap();
     assert!(golden.decoder.run(&other, motion.as_ref()).is_err());
     golden.decoder.run(&maps, motion.as_ref()).unwrap();
-    assert_eq!(results(&golden.decoder), alone);
+    assert_eq!(results(&golden.decoder), single);
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn two_frames_of_256_channels() {
     let mut decoder = decoder(&facts, &dict);
     decoder.run(&maps, None).unwrap();
     let exact = frame(&dict, &facts, (&views, &maps), None, Rounding::None);
-    assert_exact(&decoder, &exact, "alone");
+    assert_exact(&decoder, &exact, "single");
 
     let memory = decoder.memory().clone();
     let past = Past { features: memory.features(), anchors: memory.anchors(), motion: turn() };

@@ -182,7 +182,9 @@ impl Workspace {
         let (num_channels, capacity) = (out.num_channels(), out.capacity());
         if num_channels != sweeps.num_channels {
             let expected = sweeps.num_channels;
-            return argument(format!("points of {expected} channels into {num_channels}"));
+            return argument(format!(
+                "sweeps have {expected} channels, the result has {num_channels}"
+            ));
         }
         let stream = &self.stream;
         let current = sweeps.ring[sweeps.current].args(stream)?;

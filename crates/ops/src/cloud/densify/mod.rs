@@ -157,9 +157,10 @@ pub fn densify(
 
 fn check_time_lag(time_lag_channel: Option<usize>, num_channels: usize) -> Result<()> {
     match time_lag_channel {
-        Some(channel) if !(3..num_channels).contains(&channel) => {
-            argument(format!("time lag in channel {channel} of 3 to {num_channels}"))
-        }
+        Some(channel) if !(3..num_channels).contains(&channel) => argument(format!(
+            "the time lag has channel {channel}; 3 to {} are allowed",
+            num_channels.saturating_sub(1)
+        )),
         _ => Ok(()),
     }
 }

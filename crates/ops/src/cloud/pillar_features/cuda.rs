@@ -70,7 +70,9 @@ impl Workspace {
         out: &mut DeviceTensor,
     ) -> Result<()> {
         if out.address() != self.address {
-            return argument("another tensor than the workspace was made for".into());
+            return argument(
+                "the tensor differs from the one that the workspace was made for".into(),
+            );
         }
         let Self { stream, kernels, written, .. } = self;
         let points = points.slices(stream)?;

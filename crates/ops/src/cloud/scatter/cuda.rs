@@ -57,7 +57,10 @@ impl Workspace {
     pub fn new(stream: &Stream, grid: &Grid, layout: MapLayout) -> Result<Self> {
         map_shape(grid, layout, 1)?;
         if grid.num_cells() > u64::from(u32::MAX) {
-            return argument(format!("a map of {} cells; at most 2^32 - 1", grid.num_cells()));
+            return argument(format!(
+                "the map has {} cells; at most 2^32 - 1 are allowed",
+                grid.num_cells()
+            ));
         }
         let num_cells = grid.num_cells() as usize;
         let device = stream.device();
@@ -108,7 +111,7 @@ impl Workspace {
         let is_vector = num_channels.is_multiple_of(CHANNELS_PER_THREAD as usize);
         if self.layout == MapLayout::ChannelsLast && !is_vector {
             return argument(format!(
-                "{num_channels} channels; with channels last a multiple of {CHANNELS_PER_THREAD}"
+                "there are {num_channels} channels; with channels last a multiple of {CHANNELS_PER_THREAD} is required"
             ));
         }
         let stream = &self.stream;

@@ -37,14 +37,14 @@ macro_rules! kernels {
             #[doc = concat!("`", $name, "`.")]
             pub(super) struct $spec;
 
-            // SAFETY: `ConvArgs` mirrors the struct of the kernels. Inputs are of pixels within the
-            // input alone (in f16 the sources of the others are -1; the others test each tap) and
+            // SAFETY: `ConvArgs` mirrors the struct of the kernels. Inputs are only of pixels within the
+            // input (in f16 the sources of the others are -1; the others test each tap) and
             // of channels below the group's; outputs and residuals are of pixels below the
             // output's size and of channels below the group's. The slices have these (checked), 16
             // bytes at once where the strides are multiples of that (checked). The weights have
             // all steps or products of all columns, the tables in shared memory all steps and
             // pixels (`shared_bytes`). The patch offsets in `steps` are those of `pack`, which
-            // `Launch` alone uploads, for the patch in the arguments. No block waits for another; the
+            // only `Launch` uploads, for the patch in the arguments. No block waits for another; the
             // threads of a warpgroup kernel wait for copies that its first thread has queued.
             unsafe impl KernelSpec for $spec {
                 const NAME: &'static str = $name;

@@ -118,7 +118,7 @@ impl CudaDevice {
         Kernel::load(self)
     }
 
-    /// The handle of a kernel that some architectures alone have; `None` where this GPU's
+    /// The handle of a kernel that only some architectures have; `None` where this GPU's
     /// code is without it.
     ///
     /// # Errors

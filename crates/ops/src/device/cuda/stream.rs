@@ -65,7 +65,7 @@ impl Drop for Memory {
         }
         let owned = self.owned.get_mut().unwrap_or_else(PoisonError::into_inner);
         for address in owned.device.drain(..) {
-            // SAFETY: allocated by `malloc_sync` and owned here alone; only work of these
+            // SAFETY: allocated by `malloc_sync` and owned only here; only work of these
             // queues uses it, all of which is complete, and work of streams that keep this
             // memory (`keep`), which drop it after theirs. Graphs with it hold it (`bind`).
             let _ = unsafe { result::free_sync(address) };

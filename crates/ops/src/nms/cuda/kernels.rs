@@ -241,7 +241,7 @@ impl<P, const STEP: usize> StepOf<P, STEP> {
 // SAFETY: `NmsArgs` mirrors the struct of that name, and `Family` promises that the kernel takes
 // it. Every index that a kernel uses is below the number of candidates, which it limits to the
 // capacity, or was stored by an earlier kernel. Stored indices are below the capacity, since
-// scratch memory is zeroed at first and receives positions of candidates alone, or are compared
+// scratch memory is zeroed at first and receives only positions of candidates, or are compared
 // with it where they are sums. Groups, thresholds and pairs of classes are read within their
 // lengths. The check covers all other slices. Candidates are read 16 bytes at a time within the
 // slice, whose start is so aligned. Every kernel ends: `reduce` waits only for candidates that

@@ -5,7 +5,7 @@
 //!
 //! The number of candidates is read on the device; more than the capacity are not
 //! read. Parameters are in device memory: recorded graphs follow new ones of the same
-//! kind. Candidates in space carry the box alone; velocity and variance are gathered
+//! kind. Candidates in space carry only the box; velocity and variance are gathered
 //! by position.
 
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]

@@ -4,7 +4,7 @@ use super::Precision;
 use crate::device::cuda::{CudaDevice, Grid, Kernel, KernelSpec, Stream};
 use det_post_types::Result;
 
-/// A kernel in three versions, which differ in the stored element alone.
+/// A kernel in three versions, which differ only in the stored element.
 pub(crate) struct ByPrecision<F32, F16, Bf16> {
     f32: Kernel<F32>,
     f16: Kernel<F16>,

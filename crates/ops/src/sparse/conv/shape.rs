@@ -81,7 +81,7 @@ impl Shape {
         num_chunks * self.chunk_bytes * self.channels
     }
 
-    /// Bytes of shared memory of a block. `max_rows` counts for f32 kernels alone.
+    /// Bytes of shared memory of a block. `max_rows` counts only for f32 kernels.
     pub fn shared_bytes_for(self, num_taps: u32, num_chunks: u32, max_rows: u32) -> u32 {
         let tap = self.tap_bytes(num_chunks);
         // By tap the places of a warp's rows.

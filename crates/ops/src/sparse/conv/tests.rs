@@ -40,7 +40,7 @@ impl Case {
         }
     }
 
-    /// Sum alone.
+    /// Only the sum.
     fn plain(levels: Levels, channels: [usize; 2], seed: u64) -> Self {
         Self { bias: None, residual: None, relu: false, ..Self::new(levels, channels, seed) }
     }
@@ -128,7 +128,7 @@ fn no_sites_and_one_site() {
     let none = Case::new(submanifold(grid, &[], [3; 3]), [4, 8], 1);
     assert!(none.run(Precision::F32, 2).is_empty());
     let one = Case::plain(submanifold(grid, &[[0, 7, 0, 7]], [3; 3]), [4, 8], 1);
-    // The centre tap alone.
+    // Only the centre tap.
     let expected: Vec<f32> = one
         .weights
         .chunks_exact(27 * 4)
@@ -141,7 +141,7 @@ fn no_sites_and_one_site() {
 }
 
 #[test]
-fn not_a_number_and_infinities_reach_their_neighbours_alone() {
+fn not_a_number_and_infinities_reach_their_neighbours_single() {
     for bad in [f32::NAN, f32::INFINITY] {
         let mut case = Case::plain(all_active([3, 5, 7], [3; 3]), [3, 20], 9);
         case.relu = true;
@@ -331,7 +331,7 @@ proptest! {
     }
 
     #[test]
-    fn each_tap_alone_copies_the_input_that_it_joins(scene in scenes(), tap in any::<prop::sample::Index>()) {
+    fn each_tap_single_copies_the_input_that_it_joins(scene in scenes(), tap in any::<prop::sample::Index>()) {
         let tap = tap.index(pairs_len(&scene));
         let mut case = Case::plain(scene.levels(), [2, 2], 5);
         case.weights.fill(0.0);
@@ -357,10 +357,10 @@ proptest! {
         for batch in 0..2 {
             let cells = scene.cells.iter().filter(|cell| cell[0] == batch);
             let cells = cells.map(|&[_, c0, c1, c2]| [0, c0, c1, c2]).collect();
-            let alone = Scene { batch_size: 1, cells, ..scene.clone() }.levels();
-            let num_inputs = alone.input.len();
+            let single = Scene { batch_size: 1, cells, ..scene.clone() }.levels();
+            let num_inputs = single.input.len();
             let input = both.input[3 * input_row..][..3 * num_inputs].to_vec();
-            let case = Case { input, ..Case::plain(alone, [3, 5], seed.into()) };
+            let case = Case { input, ..Case::plain(single, [3, 5], seed.into()) };
             let expected = case.run(Precision::F32, 1);
             let num_outputs = case.levels.output.len();
             prop_assert_eq!(bits(&found[5 * output_row..][..5 * num_outputs]), bits(&expected));

@@ -53,7 +53,7 @@ impl Workspace {
         let precision = out.precision();
         if let Some(other) = sources.iter().find(|of| of.features.precision() != precision) {
             let found = other.features.precision();
-            return argument(format!("features of {found:?} to {precision:?}"));
+            return argument(format!("features are in {found:?}, the result in {precision:?}"));
         }
         let stream = &self.stream;
         for DeviceSource { sites, .. } in sources {

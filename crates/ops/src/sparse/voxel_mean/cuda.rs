@@ -63,7 +63,10 @@ impl Workspace {
         let num_voxels = voxels.params().voxel_capacity;
         let num_values = num_voxels.saturating_mul(num_channels);
         if features.len() < num_values {
-            return argument(format!("{} values for {num_values}", features.len()));
+            return argument(format!(
+                "the features have {} values; {num_values} are required",
+                features.len()
+            ));
         }
         let points = (points.values.input(stream)?, num_channels);
         self.launch(points, voxels, num_voxels, features.output(stream)?)

@@ -142,7 +142,7 @@ fn check_attention<T>(
     )
 }
 
-/// `attention_warpgroup_64_f16`, on compute capability 9.0 alone: of f16, without layers beside it.
+/// `attention_warpgroup_64_f16`, only on compute capability 9.0: of f16, without layers beside it.
 pub struct Warpgroup<T>(PhantomData<T>);
 
 // SAFETY: `AttentionArgs` mirrors the struct of the kernel, whose elements are f16 (checked).
@@ -165,7 +165,7 @@ unsafe impl<T: AttentionElement> KernelSpec for Warpgroup<T> {
     }
 }
 
-// SAFETY: before its `griddepcontrol.wait` the kernel reads its parameters alone and writes
+// SAFETY: before its `griddepcontrol.wait` the kernel reads only its parameters and writes
 // nothing.
 unsafe impl<T: AttentionElement> DependentKernel for Warpgroup<T> {}
 

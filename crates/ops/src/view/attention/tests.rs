@@ -44,7 +44,7 @@ fn a_table_of_cases() {
     // Scores far apart, beyond the range of exp without the maximum.
     let far = run(&[1.0], &[500.0, 900.0], &[1.0, 2.0], 1, 1).unwrap();
     assert_eq!(far, [2.0]);
-    // A NaN key reaches its head alone.
+    // A NaN key reaches only its head.
     let nan = run(&[1.0, 1.0], &[f32::NAN, 1.0, 1.0, 1.0], &[1.0, 4.0, 3.0, 4.0], 2, 2).unwrap();
     assert!(nan[0].is_nan() && nan[1] == 4.0, "{nan:?}");
     assert!(run(&[1.0], &[], &[], 1, 1).unwrap()[0].is_nan(), "no keys");

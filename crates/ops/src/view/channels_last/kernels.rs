@@ -34,7 +34,7 @@ pub struct LevelArgs<'a, From, To> {
     pub source_size: [u32; 2],
     /// Columns and rows of the texels.
     pub size: [u32; 2],
-    /// 2: even rows and columns alone; else 1.
+    /// 2: only even rows and columns; else 1.
     pub step: u32,
     /// Values from a texel of the source to the next; 0 for planar values.
     pub column_stride: u32,

@@ -54,7 +54,7 @@ pub struct MapSource<'a> {
     pub layout: MapLayout,
     /// The values.
     pub values: MapValues<'a>,
-    /// Whether texels of even rows and columns alone are taken.
+    /// Whether texels of only even rows and columns are taken.
     pub subsampled: bool,
 }
 
@@ -95,7 +95,7 @@ impl<'a> MapSource<'a> {
 /// # Errors
 /// `Argument` when the values are not those of the shape, channels do not fill
 /// blocks, the level is not of the source's size, or the elements are int8 on the
-/// side of the source alone.
+/// side of only the source.
 pub fn channels_last(source: &MapSource<'_>, level: &mut FeatureLevel) -> Result<usize> {
     let [num_views, num_channels, height, width] = source.shape;
     let len = |sizes: &[usize]| sizes.iter().try_fold(1_usize, |len, &size| len.checked_mul(size));

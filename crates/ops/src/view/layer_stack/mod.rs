@@ -1,7 +1,7 @@
 //! Linear layers that follow each other: rows pass through all of them.
 //!
 //! Input `[R, I]` of the first layer, output `[R, O]` of the last; every layer is one of
-//! [`linear`](crate::view::linear), whose contract holds for each. A NaN reaches its row alone.
+//! [`linear`](crate::view::linear), whose contract holds for each. A NaN reaches only its row.
 //!
 //! On a GPU a launch takes rows through all layers of several stacks. Activations are rounded to
 //! the elements of the rows after each layer and after each normalization. [`folded`] has

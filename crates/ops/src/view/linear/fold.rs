@@ -91,9 +91,9 @@ mod tests {
         assert_eq!(folded.constants(0)[0], 0.5 + 1.0 - 4.0 + 0.75);
         let beyond = [folded.weight(0, 3), folded.weight(2, 0)];
         assert_eq!((beyond, folded.constants(2)), ([f16::ZERO; 2], [0.0; 2]));
-        let alone = FoldedWeights::new(&layer, None).unwrap();
-        assert_eq!(alone.constants(1), [7.0, 0.0]);
-        assert_eq!(alone.weight(1, 2).to_f32(), 4.0);
+        let single = FoldedWeights::new(&layer, None).unwrap();
+        assert_eq!(single.constants(1), [7.0, 0.0]);
+        assert_eq!(single.weight(1, 2).to_f32(), 4.0);
     }
 
     #[test]

@@ -109,8 +109,8 @@ macro_rules! element {
             // Rows at and beyond `num_rows` are neither read nor written, but for the rows up to
             // the next multiple of 16 of a transposed output; columns are below those of the parts
             // and the padded outputs. The slices are long enough for them (checked; a slice that is
-            // empty is not used). A block finds its layer by `end_blocks`, which `LinearArgs::new`
-            // alone sets; the grid is compared with them. Shared memory is what `shared_bytes`
+            // empty is not used). A block finds its layer by `end_blocks`, which only
+            // `LinearArgs::new` sets; the grid is compared with them. Shared memory is what `shared_bytes`
             // says. No block waits for another.
             unsafe impl KernelSpec for $spec {
                 const NAME: &'static str = $name;

@@ -116,7 +116,7 @@ macro_rules! top_rows {
         pub struct $spec;
 
         // SAFETY: `TopRowsArgs` mirrors the struct of the kernels (compared). Warps have a row, of
-        // which they use it below their number alone; one writes to a place below that of the
+        // which they use it only below their number; one writes to a place below that of the
         // chosen rows, or of the memory's, for which the slices are long enough (checked). Shared
         // memory has two words a row. No block waits for another.
         unsafe impl KernelSpec for $spec {

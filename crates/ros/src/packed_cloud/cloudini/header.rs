@@ -220,7 +220,7 @@ impl<'a> Header<'a> {
 
 fn push<'a>(fields: &mut Vec<Place<'a>>, field: Place<'a>) -> Result<()> {
     if fields.len() == MAX_POINT_FIELDS {
-        let message = format!("cloudini: more than {MAX_POINT_FIELDS} fields");
+        let message = format!("cloudini: the cloud has more than {MAX_POINT_FIELDS} fields");
         return Err(Error::new(ErrorKind::PointField, STAGE, message));
     }
     fields.push(field);

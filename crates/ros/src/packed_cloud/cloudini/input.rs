@@ -60,7 +60,7 @@ impl<'a> Input<'a> {
                 return Ok(value);
             }
         }
-        Err(undecodable("cloudini: a number of more than 64 bits"))
+        Err(undecodable("cloudini: a number has more than 64 bits"))
     }
 
     /// A difference, or `None` for the mark of a float that is not a number. Differences are one more than

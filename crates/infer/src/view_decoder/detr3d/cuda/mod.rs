@@ -58,7 +58,7 @@ impl<T: AttentionElement + SampleElement + WholeBlocks> Activation for T {}
 /// | feed forward, second layer | – |
 ///
 /// Content is stored before its normalization, which the next launch computes. The first
-/// attention depends on constants alone: it is computed when the decoder is made. All memory
+/// attention depends only on constants: it is computed when the decoder is made. All memory
 /// is taken then; a frame waits for nothing on the host, so that it can be recorded as one
 /// graph ([`Self::record`]).
 pub struct CudaDecoder<T: Activation> {

@@ -15,7 +15,7 @@ use det_post_types::{Motion, QueryBox, Result};
 /// A Sparse4D decoder on the CPU, in f32, with its memory.
 ///
 /// All memory is taken when it is made or in the first frames. [`Self::run`] begins a
-/// frame and is the steps of every block in order; each can be called alone.
+/// frame and is the steps of every block in order; each can be called by itself.
 #[derive(Clone, Debug)]
 pub struct CpuDecoder {
     network: Arc<Network>,

@@ -35,7 +35,7 @@ impl PageLocked {
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the allocation has `len` bytes, was zeroed, and lives until `self`
-        // is dropped. It is written through `&mut self` alone; an upload only reads
+        // is dropped. It is written only through `&mut self`; an upload only reads
         // it and completes before its borrow ends.
         unsafe { std::slice::from_raw_parts(self.address as *const u8, self.len) }
     }
@@ -51,7 +51,7 @@ impl Drop for PageLocked {
     fn drop(&mut self) {
         // A lost context has no memory to free.
         if self.device.bind().is_ok() {
-            // SAFETY: allocated by `malloc_host` and owned here alone; no upload reads
+            // SAFETY: allocated by `malloc_host` and owned only here; no upload reads
             // it (see `bytes`).
             let _ = unsafe { result::free_host(self.address as *mut _) };
         }

@@ -232,7 +232,7 @@ impl Shared {
     }
 }
 
-/// Refuses a GPU that cannot register memory that is mapped for reading alone.
+/// Refuses a GPU that cannot register memory that is mapped only for reading.
 fn check_supported(device: &CudaDevice) -> Result<()> {
     let supported = device.context().attribute(READ_ONLY_REGISTRATION);
     match supported.map_err(|e| failed("query the registration of memory", e))? {

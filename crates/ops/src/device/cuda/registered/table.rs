@@ -40,7 +40,7 @@ impl Window {
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_READ_ONLY;
         let (address, len) = (part.as_ptr() as usize, part.len());
         // SAFETY: the range is mapped as long as `bytes`, which the window keeps, and is
-        // registered for reading alone. It was not registered before: windows of a file do
+        // registered only for reading. It was not registered before: windows of a file do
         // not overlap, and each is registered by the one thread of its file.
         unsafe { sys::cuMemHostRegister_v2(address as *mut c_void, len, flags).result() }
             .map_err(|e| failed(&format!("register {len} bytes of a mapped file"), e))?;
@@ -58,7 +58,7 @@ impl Drop for Window {
     fn drop(&mut self) {
         // A lost context has nothing registered.
         if self.device.bind().is_ok() {
-            // SAFETY: registered by `register` and owned here alone: uploads that read it hold
+            // SAFETY: registered by `register` and owned only here: uploads that read it hold
             // a share of it until they are complete.
             let _ = unsafe { sys::cuMemHostUnregister(self.address as *mut c_void).result() };
         }

@@ -215,7 +215,7 @@ impl Session {
     pub(super) fn reset(&mut self) {
         let parser = std::mem::replace(&mut self.parser, ptr::null_mut());
         if !parser.is_null() && self.stream.bind().is_ok() {
-            // SAFETY: made in `create_parser` and owned here alone.
+            // SAFETY: made in `create_parser` and owned only here.
             unsafe { (self.state().functions.destroy_parser)(parser) };
         }
     }
@@ -297,7 +297,7 @@ impl State {
         self.made_for = None;
         let decoder = std::mem::replace(&mut self.decoder, ptr::null_mut());
         if !decoder.is_null() {
-            // SAFETY: made in `begin` and owned here alone; no surface is mapped.
+            // SAFETY: made in `begin` and owned only here; no surface is mapped.
             unsafe { (self.functions.destroy_decoder)(decoder) };
         }
     }

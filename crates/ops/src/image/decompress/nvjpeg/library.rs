@@ -183,7 +183,7 @@ impl Drop for Handle {
         // A lost context has nothing to free.
         if self.device.bind().is_ok() {
             let _lock = lock_capture();
-            // SAFETY: created in `open` and owned here alone; its states, which share it, are
+            // SAFETY: created in `open` and owned only here; its states, which share it, are
             // gone.
             unsafe { (self.functions.destroy)(self.raw) };
         }
@@ -198,7 +198,7 @@ fn open(path: &OsStr) -> Result<Library> {
     })
 }
 
-/// Checks the result of a call that depends on the device alone.
+/// Checks the result of a call that depends only on the device.
 pub(super) fn check(status: Status, what: &str) -> Result<()> {
     match status {
         SUCCESS => Ok(()),

@@ -330,7 +330,7 @@ impl Drop for JpegEngines {
         let _lock = lock_capture();
         for batch in self.turns.iter().flat_map(|turn| &turn.batches) {
             if !batch.state.is_null() {
-                // SAFETY: created in `create_state`, owned here alone, its work is complete.
+                // SAFETY: created in `create_state`, owned only here, its work is complete.
                 unsafe { (self.handle.functions.destroy_state)(batch.state) };
             }
         }

@@ -1,4 +1,4 @@
-//! Values in scratch memory that kernels alone read.
+//! Values in scratch memory that only kernels read.
 
 use crate::device::cuda::{Plain, mirrors};
 

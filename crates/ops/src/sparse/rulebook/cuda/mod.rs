@@ -38,7 +38,7 @@ pub enum Cells<'a> {
     Rows(In<'a, [u32; 4]>),
 }
 
-/// A level or a table for the work of another stream, read alone: while this lives, the original
+/// A level or a table for the work of another stream, only read: while this lives, the original
 /// stays as it is.
 #[derive(Debug)]
 pub struct OnStream<'a, T> {

@@ -26,7 +26,7 @@ pub struct Folded<T>(PhantomData<T>);
 // columns are below the values of a box, so that accesses of shared memory, whose size is the
 // kernel's (asserted there), are within it (checked). A warp waits for copies of its own and for
 // warps of its block at barriers; all of them come to the same, since which warps have a layer
-// follows from the checked numbers alone. No block waits for another.
+// follows from only the checked numbers. No block waits for another.
 unsafe impl<T: Element> KernelSpec for Folded<T> {
     const NAME: &'static str = "layer_stack_folded_f16";
     type Args<'a> = FoldedArgs<'a, T>;
@@ -46,6 +46,6 @@ unsafe impl<T: Element> KernelSpec for Folded<T> {
 
 // SAFETY: before its `griddepcontrol.wait` the kernel reads its parameters, streams and norms,
 // which no launch writes, and the interval, which by the contract of `FoldedStacks::enqueue` is
-// written by copies alone: no launch behind a copy begins before it has ended. It writes its own
+// written only by copies: no launch behind a copy begins before it has ended. It writes its own
 // shared memory. Rows, columns and summands are read, and everything is written, after that.
 unsafe impl<T: Element> DependentKernel for Folded<T> {}

@@ -77,7 +77,7 @@ impl<T: Element> FoldedStacks<T> {
 
     /// Queues stacks over rows, and those over columns of the values of one. `rows` are as
     /// [`StackKernel`](super::cuda::StackKernel) takes them, with values and as many rows each, but
-    /// their layers are those that are packed here. An interval has to be written by copies alone,
+    /// their layers are those that are packed here. An interval has to be written only by copies,
     /// not by another kernel. The outputs of stacks over columns are side by side in rows of `stride`
     /// values from `output` on.
     ///

@@ -176,9 +176,9 @@ fn stacks_side_by_side_have_streams_of_their_own() {
     let [of_first, of_second] = [&first, &second].map(|layers| packed(&[layers], &[]));
     assert_eq!(side_by_side.streams, [of_first.streams.clone(), of_second.streams].concat());
     for (warp, streams) in side_by_side.warps[1].iter().enumerate() {
-        let alone = of_second.warps[0][warp];
-        let begin = alone.begin + of_first.streams.len() as u64;
-        assert_eq!(*streams, StreamArgs { begin, ..alone });
+        let single = of_second.warps[0][warp];
+        let begin = single.begin + of_first.streams.len() as u64;
+        assert_eq!(*streams, StreamArgs { begin, ..single });
     }
     assert_eq!(side_by_side.warps[0], of_first.warps[0]);
     assert_eq!(side_by_side.warps[2], [StreamArgs::default(); WARPS]);

@@ -24,9 +24,9 @@ macro_rules! tiles {
         // columns are below those of the parts and the padded outputs. The slices are long enough
         // for them, and what moves 16 bytes at a time has lengths, strides and addresses of
         // multiples of 16 bytes (checked). A block finds its layer by `end_blocks`, which
-        // `WarpgroupArgs` alone sets; the grid is compared with them. Shared memory is what
+        // only `WarpgroupArgs` sets; the grid is compared with them. Shared memory is what
         // `shared_bytes` says, as in `Layout`. The two blocks of a cluster have as many inputs each
-        // (checked), are in the same layer and rows, and wait for each other alone; a cluster's
+        // (checked), are in the same layer and rows, and wait only for each other; a cluster's
         // blocks run at the same time. Blocks of a normalized layer have the threads that compute
         // scales, for which the others wait (`grid`). A second layer has the rows, the part and the
         // outputs of its block's (checked).
