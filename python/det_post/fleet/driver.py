@@ -88,7 +88,7 @@ def in_process(plan: Plan, units: list[Unit], finished: Finished) -> None:
     do not.
     """
     waiting = deque(units)
-    taken, stop = threading.Lock(), threading.Event()
+    lock, stop = threading.Lock(), threading.Event()
 
     def work(device: str) -> None:
         while not stop.is_set():
@@ -102,7 +102,7 @@ def in_process(plan: Plan, units: list[Unit], finished: Finished) -> None:
                 if stop.wait(GRACE_SECONDS if outcome.exit_code == INTERRUPTED else 0.0):
                     return
                 outcome = run_unit(plan, unit, attempt=attempts.next, device=device)
-            with taken:
+            with lock:
                 finished(outcome)
 
     devices = devices_of(plan.device)
