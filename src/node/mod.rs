@@ -3,7 +3,9 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `worker`, `outputs`, `publisher`, `markers`, `debug_image`, `debug_times` | the thread of a channel, and its topics |
-//! | `live` | the node: services, life cycle, start and end |
+//! | `live` | the node: services (a parameter that is set reaches the channels there), life cycle, start and end |
+//! | `live_channel`, `channel_state` | a channel from outside its thread: what changes and what it reports |
+//! | `live_input` | its subscriptions |
 //! | `parameters`, `lifecycle` | what its services answer |
 //! | `bond` | the bond with a lifecycle manager of Nav2 |
 //! | `endpoints` | its topics and their quality of service |

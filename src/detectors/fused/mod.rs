@@ -6,8 +6,8 @@
 //!
 //! | part | by | from | to |
 //! |---|---|---|---|
-//! | encoder | layers of our own, as in [`voxels`](super::voxels) | voxels | map of the points |
-//! | cameras | an engine | features of images, [images of depths](det_post_ops::view::depth_image) | depths and features of pixels |
+//! | encoder | layers of our own, as in [`voxels`] | voxels | map of the points |
+//! | cameras | an engine | features of images, images of depths ([`depth_image`](det_post_ops::view::depth_image)) | depths and features of pixels |
 //! | pool | [`bev_pool`](det_post_ops::view::bev_pool) | depths and features of pixels | map of the cameras |
 //! | behind the maps | an engine | both maps | proposals |
 //!

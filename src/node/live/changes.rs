@@ -10,7 +10,7 @@ use super::super::lifecycle::{self, Change};
 use super::super::live_channel::LiveChannel;
 use super::super::outputs::ChannelOutputs;
 use super::{FRAME_TIMEOUT, Shared};
-use crate::config::{Config, MotionTopic, motions_of};
+use crate::config::{MotionTopic, motions_of};
 use crate::runtime::placement::place_on_gpus;
 use det_post_ros::middleware::{InputKind, Middleware, Qos, Received, Subscription};
 use det_post_types::Result;
@@ -162,12 +162,5 @@ impl Shared {
         });
         let kind = InputKind::Motion(motion.message);
         middleware.subscribe(&motion.topic, kind, MOTION_QOS, receiver)
-    }
-
-    pub(super) fn reconfigure(&self, config: &Config) {
-        let mut channels = lock(&self.channels);
-        for (channel, config) in channels.iter_mut().zip(&config.channels) {
-            channel.reconfigure(config);
-        }
     }
 }

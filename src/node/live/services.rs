@@ -55,6 +55,15 @@ impl Shared {
 }
 
 impl Shared {
+    /// Passes a configuration that is checked to the threads of the channels, which take it between two
+    /// frames.
+    pub(super) fn reconfigure(&self, config: &Config) {
+        let mut channels = lock(&self.channels);
+        for (channel, config) in channels.iter_mut().zip(&config.channels) {
+            channel.reconfigure(config);
+        }
+    }
+
     /// Serves the services of channels.
     pub(super) fn serve_named(
         self: &Arc<Self>,

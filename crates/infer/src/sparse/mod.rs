@@ -185,7 +185,7 @@ pub const MAP_OF_CAMERAS: &str = "map_of_cameras";
 /// the map. `None` for every other file.
 ///
 /// # Errors
-/// As [`is_detector`].
+/// As [`detector`].
 pub fn ends_at_map(path: &Path) -> Result<Option<String>> {
     let Some(bytes) = read_if_named(path, MAKES_RULEBOOK)? else { return Ok(None) };
     if load(path)?.rest.is_some() {

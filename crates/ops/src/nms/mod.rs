@@ -35,6 +35,7 @@ pub mod circle;
 pub mod cuda;
 pub mod fast;
 pub mod geometry;
+pub(crate) mod greedy;
 pub(crate) mod grid;
 pub mod iou;
 pub mod iou_3d;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::workspace::Suppressors;
+use super::greedy::Suppressors;
 use det_post_types::{
     Box2d, Box3d, Candidate, ClassMode, Kept, Object3d, RotatedBox2d, total_order,
 };

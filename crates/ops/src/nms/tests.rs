@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
+use super::greedy::sort_key;
 use super::grid::{Extent, Grid, Reach};
 use super::scenes::{candidate, indices, scene, scene_2d, scene_3d};
-use super::workspace::sort_key;
 use super::*;
 use det_post_types::{ClassMode, NmsIou, NmsRotated, total_order};
 

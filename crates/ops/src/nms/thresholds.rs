@@ -1,6 +1,6 @@
 //! Checked thresholds of suppression ops.
 
-use super::workspace::Ranked;
+use super::greedy::Ranked;
 use det_post_types::{Error, ErrorKind, Result};
 
 /// Refuses an IoU threshold outside [0, 1].

@@ -21,9 +21,9 @@ mod kernels;
 
 use crate::nms::Workspace;
 use crate::nms::geometry::Rectangle;
+use crate::nms::greedy::Suppressors;
 use crate::nms::grid::Reach;
 use crate::nms::thresholds::{ClassThresholds, check_iou_threshold};
-use crate::nms::workspace::Suppressors;
 use det_post_types::{Candidate, Error, ErrorKind, Kept, NmsBev, Object3d, Result};
 
 /// Keeps the objects whose footprint overlaps no better kept object of their

@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::nms::geometry::iou_bev;
+use crate::nms::greedy::Suppressors;
 use crate::nms::scenes::{candidate, class_modes, greedy, indices, scene_3d, scenes};
-use crate::nms::workspace::Suppressors;
 use det_post_types::{Box3d, ClassMode};
 
 fn run(candidates: &[Candidate<Object3d>], params: &NmsBev) -> Vec<u32> {

@@ -21,9 +21,9 @@ mod kernels;
 
 use crate::nms::Workspace;
 use crate::nms::geometry::Rectangle;
+use crate::nms::greedy::Suppressors;
 use crate::nms::grid::Reach;
 use crate::nms::thresholds::{ClassThresholds, check_iou_threshold};
-use crate::nms::workspace::Suppressors;
 use det_post_types::{Candidate, Error, ErrorKind, Kept, NmsBevFast, Object3d, Result};
 
 /// Unions below this many square metres are no overlap.

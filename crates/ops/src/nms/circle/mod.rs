@@ -12,9 +12,9 @@
 mod kernels;
 
 use crate::nms::Workspace;
+use crate::nms::greedy::Suppressors;
 use crate::nms::grid::{Extent, Reach};
 use crate::nms::thresholds::ClassThresholds;
-use crate::nms::workspace::Suppressors;
 use det_post_types::{
     Candidate, CircleThreshold, Error, ErrorKind, Kept, NmsCircle, Object3d, Result,
 };

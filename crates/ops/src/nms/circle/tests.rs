@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::nms::greedy::Suppressors;
 use crate::nms::scenes::{candidate, class_modes, greedy, indices, scene_3d, scenes};
-use crate::nms::workspace::Suppressors;
 use det_post_types::{Box3d, CircleThreshold, ClassMode};
 
 fn run(candidates: &[Candidate<Object3d>], params: &NmsCircle) -> Vec<u32> {

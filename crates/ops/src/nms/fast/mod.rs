@@ -15,9 +15,9 @@ mod kernels;
 
 use crate::nms::Workspace;
 use crate::nms::geometry::AlignedBox;
+use crate::nms::greedy::Suppressors;
 use crate::nms::grid::Reach;
 use crate::nms::thresholds::check_iou_threshold;
-use crate::nms::workspace::Suppressors;
 use det_post_types::{Box2d, Candidate, Kept, NmsFast, Result};
 
 /// Keeps the boxes that overlap no box of their group that ranks above, best

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::nms::greedy::Suppressors;
 use crate::nms::scenes::{candidate, class_modes, greedy, indices, iou_as_mmcv, scene_2d, scenes};
-use crate::nms::workspace::Suppressors;
 use det_post_types::{ClassMode, ErrorKind};
 
 fn run(candidates: &[Candidate<Box2d>], iou_threshold: f32, class_mode: ClassMode) -> Vec<u32> {

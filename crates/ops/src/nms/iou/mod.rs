@@ -16,10 +16,10 @@ mod kernels;
 
 use crate::nms::Workspace;
 use crate::nms::geometry::AlignedBox;
+use crate::nms::greedy::Suppressors;
 use crate::nms::grid::Reach;
 use crate::nms::lanes::MAX_WITHOUT_GRID;
 use crate::nms::thresholds::{check_iou_threshold, check_offset};
-use crate::nms::workspace::Suppressors;
 use det_post_types::{Box2d, Candidate, Error, ErrorKind, Kept, NmsIou, Result};
 
 /// Keeps the best boxes that overlap no better kept box of their group.

@@ -18,9 +18,9 @@ mod kernels;
 
 use crate::nms::Workspace;
 use crate::nms::geometry::Solid;
+use crate::nms::greedy::Suppressors;
 use crate::nms::grid::Reach;
 use crate::nms::thresholds::{ClassThresholds, check_iou_threshold};
-use crate::nms::workspace::Suppressors;
 use det_post_types::{Candidate, Kept, NmsIou3d, Object3d, Result};
 
 /// Keeps the objects whose volume overlaps no better kept object of their group,

@@ -14,9 +14,9 @@ mod kernels;
 
 use crate::nms::Workspace;
 use crate::nms::geometry::Rectangle;
+use crate::nms::greedy::Suppressors;
 use crate::nms::grid::Reach;
 use crate::nms::thresholds::check_iou_threshold;
-use crate::nms::workspace::Suppressors;
 use det_post_types::{Candidate, Kept, NmsRotated, Result, RotatedBox2d};
 
 /// Keeps the boxes that overlap no better kept box of their group, best first.

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::nms::geometry::rotated_iou;
+use crate::nms::greedy::Suppressors;
 use crate::nms::scenes::{candidate, class_modes, greedy, indices, scene, scenes};
-use crate::nms::workspace::Suppressors;
 use det_post_types::{ClassMode, ErrorKind};
 
 fn run(

@@ -23,9 +23,9 @@ use std::cmp::Reverse;
 
 use crate::nms::Workspace;
 use crate::nms::geometry::AlignedBox;
+use crate::nms::greedy::{Order, sort_key};
 use crate::nms::grid::Reach;
 use crate::nms::thresholds::{check_iou_threshold, check_offset};
-use crate::nms::workspace::{Order, sort_key};
 use det_post_types::{Box2d, Candidate, Error, ErrorKind, Kept, NmsSoft, Result, SoftDecay};
 
 /// In `lowered_by`: kept already; not lowered yet.

@@ -53,8 +53,8 @@ impl InPlaceUploads {
         Ok(uploads)
     }
 
-    /// For several frames in flight: small payloads are copied, so that a scope ends without a wait
-    /// for them.
+    /// For several frames in flight: JPEG files for the engines are copied, so that a scope ends without a
+    /// wait for them.
     #[must_use]
     pub fn pipelined(mut self) -> Self {
         self.is_pipelined = true;
@@ -132,7 +132,7 @@ impl<'env> UploadScope<'_, 'env> {
         self.windows.get()
     }
 
-    /// Whether small payloads are copied in place of a wait at the end.
+    /// Whether JPEG files for the engines are copied in place of a wait at the end.
     pub fn is_pipelined(&self) -> bool {
         self.uploads.is_pipelined
     }
