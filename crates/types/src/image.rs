@@ -22,14 +22,14 @@ impl Size {
     }
 }
 
-/// Where a picture of video is in the frame that is decoded, which has whole macroblocks.
+/// Where an image of video is in the frame that is decoded, which has whole macroblocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCrop {
     /// Of the frame, in pixels.
     pub coded: Size,
-    /// Columns to the left of the picture, and rows above it.
+    /// Columns to the left of the image, and rows above it.
     pub offset: [u32; 2],
-    /// Of the picture; zero where nothing is left.
+    /// Of the image; zero where nothing is left.
     pub size: Size,
 }
 

@@ -70,16 +70,17 @@ mod tests {
             // A stamp that was a double of seconds.
             (STAMP, STAMP as u64 + 211, None),
             (STAMP, STAMP as u64 + 10_000_000, None),
-            (STAMP, STAMP as u64 - 10_000_001, Some(-0.010_000_001)),
+            (STAMP, STAMP as u64 - 10_000_001, Some(-10_000_001)),
             // The stamp is the end of the sweep; the clock of the device began with it.
-            (STAMP, STAMP as u64 - 100_000_000, Some(-0.1)),
-            (20_000_000_000, 3_000_000_000, Some(-17.0)),
-            (0, u64::MAX, Some(u64::MAX as f64 * 1e-9)),
+            (STAMP, STAMP as u64 - 100_000_000, Some(-100_000_000)),
+            (20_000_000_000, 3_000_000_000, Some(-17_000_000_000)),
+            (0, u64::MAX, Some(i128::from(u64::MAX))),
             (-1, 0, None),
         ];
         for (stamp, timebase, expected) in cases {
             let header = Header { stamp: Stamp::from_nanos(stamp), frame_id: "livox" };
             let message = LivoxCustomMsg { header, timebase, ..LivoxCustomMsg::default() };
+            let expected = expected.map(|nanos: i128| nanos as f64 * 1e-9);
             assert_eq!(time_apart(&message), expected, "{stamp} {timebase}");
         }
     }
