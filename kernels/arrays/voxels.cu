@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
         if (threadIdx.x == 0) scan::publish(args.aggregates.data, tile, total);
         uint32_t num_before = 0;
         scan::for_each_predecessor(args.aggregates.data, tile,
-                                   [&](uint32_t aggregate) { num_before += aggregate; });
+                                   [&](uint32_t aggregate, uint32_t) { num_before += aggregate; });
         const uint32_t base = scan::block_sum<kThreads>(num_before);
         if (own < num_voxels) args.starts[own] = base + end - num_own;
         if (threadIdx.x == 0 && tile.index == num_tiles - 1) {

@@ -110,7 +110,7 @@ __device__ inline void densify_tile(const Args& args, const Tiles& tiles, const 
     }
     uint32_t num_before = 0;
     uint32_t num_not_finite_before = 0;
-    scan::for_each_predecessor(args.aggregates.data, tile, [&](uint32_t aggregate) {
+    scan::for_each_predecessor(args.aggregates.data, tile, [&](uint32_t aggregate, uint32_t) {
         num_before += aggregate & ((1u << kCountBits) - 1);
         num_not_finite_before += aggregate >> kCountBits;
     });

@@ -1,11 +1,10 @@
-// Unpacks the bytes of a point cloud into rows of floats: crates/ops/src/cloud/unpack/mod.rs.
+// Unpacks the bytes of point clouds into rows of floats: crates/ops/src/cloud/unpack/mod.rs.
 //
-// Thread mapping: a thread per point, a tile of kThreads consecutive points per
-// block (shared/scan.cuh). A point's row is the number of valid points before it.
-// Clouds of one frame follow each other: a launch for each, which appends to the rows of those
-// before.
+// Thread mapping: a thread per point, a tile of kThreads consecutive points of a cloud per
+// block (shared/scan.cuh). Clouds of one frame follow each other, each from its first tile on. A
+// point's row is the number of valid points before it, in its cloud and in those before.
 // Reads: the values of every point. Writes: the valid points up to the capacity,
-// the number of rows, and the counters of the others.
+// the number of rows, the counts of each cloud, and the counters of the others.
 
 #include "shared/counters.cuh"
 #include "shared/scan.cuh"
@@ -13,10 +12,14 @@
 namespace unpack {
 
 constexpr uint32_t kThreads = 512;
+// Of 32 registers a thread: all tiles of 240,000 points run at once on an H200.
+constexpr uint32_t kBlocksPerMultiprocessor = 4;
 constexpr uint32_t kMaxChannels = 16;
 // The times of a sweep with a matrix, and the values of a matrix of three rows.
 constexpr uint32_t kKnots = 17;
 constexpr uint32_t kRows = 12;
+// The clouds of a launch.
+constexpr uint32_t kMaxClouds = 8;
 // The counts of a cloud: written, not finite, cropped, out of range, over capacity, without a time.
 constexpr uint32_t kNumCounts = 6;
 // Three counts of a tile in one aggregate.
@@ -43,27 +46,18 @@ struct Source {
     float scale;
 };
 
-struct Args {
+struct Cloud {
     Slice<const uint8_t> data;
-    Slice<const uint32_t> before;  // the rows of clouds before; empty: 0
-    Slice<float> points;
-    Slice<uint32_t> num;
-    Slice<uint32_t> counts;  // of this cloud; may be empty
-    Counters counters;
-    Slice<uint64_t> ticket;
-    Slice<uint64_t> aggregates;  // by tile
     uint64_t row_step;
+    uint32_t first_tile;
+    uint32_t num_points;  // without points one tile remains, which writes the counts
     uint32_t width;
-    uint32_t num_points;
     uint32_t point_step;
-    uint32_t num_channels;
     uint32_t big_endian;
     // Values of 4 bytes and more are aligned to 4 bytes.
     uint32_t is_aligned;
-    uint32_t has_range;
-    float min[3];
-    float max[3];
-    uint32_t capacity;
+    uint32_t counts_row;
+    uint32_t is_moving;
     uint32_t has_rows;
     uint32_t has_crop;
     float rows[kRows];  // transform into the frame of the output
@@ -72,42 +66,47 @@ struct Args {
     Source sources[kMaxChannels];
 };
 
-// A cloud whose sensor moved while it measured.
-struct MovingArgs {
-    Args cloud;
-    Slice<uint64_t> time_aggregates;  // by tile: points without a time
-    double time_base;                 // the value at the stamp
+// Of a cloud whose sensor moved while it measured.
+struct Sweep {
+    double time_base;  // the value at the stamp
     double time_unit_s;
     uint32_t time_offset;
     uint32_t time_datatype;
-    float max_time_s;
     float first_s;
     float knots_per_s;
     float knots[kKnots][kRows];
-    uint32_t reserved;
 };
 
-// The counters of unpacking.
-struct Dropped {
-    Counter not_finite;
-    Counter out_of_range;
-    Counter over_capacity;
-    Counter cropped;
-    Counter without_time;
+struct Args {
+    Slice<float> points;
+    Slice<const uint32_t> before;  // the rows of launches before; empty: 0
+    Slice<uint32_t> num;
+    Slice<uint32_t> counts;  // by cloud; may be empty
+    Counters counters;
+    Slice<uint64_t> ticket;
+    Slice<uint64_t> aggregates;  // by tile
+    uint32_t num_clouds;
+    uint32_t num_channels;
+    uint32_t capacity;
+    uint32_t has_range;
+    float min[3];
+    float max[3];
+    Cloud clouds[kMaxClouds];
+};
 
-    __device__ explicit Dropped(const Counters& counters)
-        : not_finite(counters, kPointsNotFinite),
-          out_of_range(counters, kPointsOutOfRange),
-          over_capacity(counters, kPointsOverCapacity),
-          cropped(counters, kPointsCropped),
-          without_time(counters, kPointsWithoutTime) {}
+struct MovingArgs {
+    Args args;
+    Slice<uint64_t> time_aggregates;  // by tile: points without a time
+    float max_time_s;
+    uint32_t reserved;
+    Sweep sweeps[kMaxClouds];  // of clouds that move
 };
 
 // kSize bytes as an integer, in the byte order of the cloud.
 template <uint32_t kSize>
-__device__ uint64_t bits_at(const Args& args, const uint8_t* bytes) {
+__device__ uint64_t bits_at(const Cloud& cloud, const uint8_t* bytes) {
     uint64_t bits = 0;
-    if (args.is_aligned != 0 && kSize >= 4) {
+    if (cloud.is_aligned != 0 && kSize >= 4) {
         const uint32_t* words = reinterpret_cast<const uint32_t*>(bytes);
         bits = words[0];
         if (kSize == 8) bits |= static_cast<uint64_t>(words[1]) << 32;
@@ -115,29 +114,31 @@ __device__ uint64_t bits_at(const Args& args, const uint8_t* bytes) {
 #pragma unroll
         for (uint32_t i = 0; i < kSize; ++i) bits |= static_cast<uint64_t>(bytes[i]) << 8 * i;
     }
-    if (args.big_endian == 0) return bits;
+    if (cloud.big_endian == 0) return bits;
     uint64_t turned = 0;
 #pragma unroll
     for (uint32_t i = 0; i < kSize; ++i) turned |= (bits >> 8 * i & 0xff) << 8 * (kSize - 1 - i);
     return turned;
 }
 
-__device__ inline float value_of(const Args& args, const Source& source, const uint8_t* point) {
+__device__ inline float value_of(const Cloud& cloud, const Source& source, const uint8_t* point) {
     const uint8_t* bytes = point + source.offset;
     float value = 0.0f;
     switch (source.datatype) {
-        case kI8: value = static_cast<float>(static_cast<int8_t>(bits_at<1>(args, bytes))); break;
-        case kU8: value = static_cast<float>(static_cast<uint8_t>(bits_at<1>(args, bytes))); break;
-        case kI16: value = static_cast<float>(static_cast<int16_t>(bits_at<2>(args, bytes))); break;
-        case kU16:
-            value = static_cast<float>(static_cast<uint16_t>(bits_at<2>(args, bytes)));
+        case kI8: value = static_cast<float>(static_cast<int8_t>(bits_at<1>(cloud, bytes))); break;
+        case kU8: value = static_cast<float>(static_cast<uint8_t>(bits_at<1>(cloud, bytes))); break;
+        case kI16:
+            value = static_cast<float>(static_cast<int16_t>(bits_at<2>(cloud, bytes)));
             break;
-        case kI32: value = __int2float_rn(static_cast<int32_t>(bits_at<4>(args, bytes))); break;
-        case kU32: value = __uint2float_rn(static_cast<uint32_t>(bits_at<4>(args, bytes))); break;
-        case kF32: value = __uint_as_float(static_cast<uint32_t>(bits_at<4>(args, bytes))); break;
+        case kU16:
+            value = static_cast<float>(static_cast<uint16_t>(bits_at<2>(cloud, bytes)));
+            break;
+        case kI32: value = __int2float_rn(static_cast<int32_t>(bits_at<4>(cloud, bytes))); break;
+        case kU32: value = __uint2float_rn(static_cast<uint32_t>(bits_at<4>(cloud, bytes))); break;
+        case kF32: value = __uint_as_float(static_cast<uint32_t>(bits_at<4>(cloud, bytes))); break;
         case kF64:
             value = __double2float_rn(
-                __longlong_as_double(static_cast<long long>(bits_at<8>(args, bytes))));
+                __longlong_as_double(static_cast<long long>(bits_at<8>(cloud, bytes))));
             break;
         default: return 0.0f;
     }
@@ -145,16 +146,17 @@ __device__ inline float value_of(const Args& args, const Source& source, const u
 }
 
 // A value of any type, which a double holds exactly.
-__device__ inline double exact_value_of(const Args& args, uint32_t datatype, const uint8_t* bytes) {
+__device__ inline double exact_value_of(const Cloud& cloud, uint32_t datatype,
+                                        const uint8_t* bytes) {
     switch (datatype) {
-        case kI8: return static_cast<int8_t>(bits_at<1>(args, bytes));
-        case kU8: return static_cast<uint8_t>(bits_at<1>(args, bytes));
-        case kI16: return static_cast<int16_t>(bits_at<2>(args, bytes));
-        case kU16: return static_cast<uint16_t>(bits_at<2>(args, bytes));
-        case kI32: return static_cast<int32_t>(bits_at<4>(args, bytes));
-        case kU32: return static_cast<uint32_t>(bits_at<4>(args, bytes));
-        case kF32: return __uint_as_float(static_cast<uint32_t>(bits_at<4>(args, bytes)));
-        case kF64: return __longlong_as_double(static_cast<long long>(bits_at<8>(args, bytes)));
+        case kI8: return static_cast<int8_t>(bits_at<1>(cloud, bytes));
+        case kU8: return static_cast<uint8_t>(bits_at<1>(cloud, bytes));
+        case kI16: return static_cast<int16_t>(bits_at<2>(cloud, bytes));
+        case kU16: return static_cast<uint16_t>(bits_at<2>(cloud, bytes));
+        case kI32: return static_cast<int32_t>(bits_at<4>(cloud, bytes));
+        case kU32: return static_cast<uint32_t>(bits_at<4>(cloud, bytes));
+        case kF32: return __uint_as_float(static_cast<uint32_t>(bits_at<4>(cloud, bytes)));
+        case kF64: return __longlong_as_double(static_cast<long long>(bits_at<8>(cloud, bytes)));
         default: return 0.0;
     }
 }
@@ -190,30 +192,33 @@ struct Placed {
     bool has_time;
 };
 
-// Of a cloud of one instant.
+// Of clouds of one instant.
 struct AtOnce {
-    __device__ Placed place(const Args& args, const uint8_t*, float* position) const {
-        if (args.has_rows == 0) return {true, true};
-        return {move(position, [&](uint32_t i) { return args.rows[i]; }), true};
+    __device__ Placed place(const Cloud& cloud, uint32_t, const uint8_t*, float* position) const {
+        if (cloud.has_rows == 0) return {true, true};
+        return {move(position, [&](uint32_t i) { return cloud.rows[i]; }), true};
     }
 };
 
-// Of a cloud whose sensor moved.
+// Of clouds some of whose sensors moved.
 struct InMotion {
     const MovingArgs& moving;
 
-    __device__ Placed place(const Args& args, const uint8_t* point, float* position) const {
-        const double value = exact_value_of(args, moving.time_datatype, point + moving.time_offset);
-        const float seconds = __double2float_rn((value - moving.time_base) * moving.time_unit_s);
+    __device__ Placed place(const Cloud& cloud, uint32_t index, const uint8_t* point,
+                            float* position) const {
+        if (cloud.is_moving == 0) return AtOnce().place(cloud, index, point, position);
+        const Sweep& sweep = moving.sweeps[index];
+        const double value = exact_value_of(cloud, sweep.time_datatype, point + sweep.time_offset);
+        const float seconds = __double2float_rn((value - sweep.time_base) * sweep.time_unit_s);
         // NaN is not.
         if (!(fabsf(seconds) <= moving.max_time_s)) {
-            return {AtOnce().place(args, point, position).is_finite, false};
+            return {AtOnce().place(cloud, index, point, position).is_finite, false};
         }
-        const float u = (seconds - moving.first_s) * moving.knots_per_s;
+        const float u = (seconds - sweep.first_s) * sweep.knots_per_s;
         const uint32_t first =
             u >= 1.0f ? static_cast<uint32_t>(fminf(u, static_cast<float>(kKnots - 2))) : 0;
         const float share = u - static_cast<float>(first);
-        const float* from = moving.knots[first];
+        const float* from = sweep.knots[first];
         const float* to = from + kRows;
         const bool is_finite =
             move(position, [&](uint32_t i) { return from[i] + (to[i] - from[i]) * share; });
@@ -221,33 +226,80 @@ struct InMotion {
     }
 };
 
+// The cloud of a tile. The same in all threads, which the compiler takes from the shuffle.
+__device__ inline uint32_t cloud_of(const Args& args, const scan::Tile& tile) {
+    uint32_t index = 0;
+#pragma unroll
+    for (uint32_t i = 1; i < kMaxClouds; ++i) {
+        index += i < args.num_clouds && args.clouds[i].first_tile <= tile.index;
+    }
+    return __shfl_sync(scan::kAllLanes, index, 0);
+}
+
+// For one thread: adds to the counter of a reason, to which each cloud adds.
+__device__ inline void add(const Counters& counters, Count reason, uint32_t num) {
+    if (num > 0) atomicAdd(&counters[reason], num);
+}
+
+// What the last tile of a cloud writes: its counts, and of the last cloud the number of rows.
+struct Ended {
+    uint32_t index;
+    uint32_t rows_before;  // without the capacity
+    uint32_t num_usable;
+    uint32_t not_finite;
+    uint32_t out_of_range;
+    uint32_t without_time;
+
+    __device__ void write(const Args& args) const {
+        const Cloud& cloud = args.clouds[index];
+        const uint32_t before = min(rows_before, args.capacity);
+        const uint32_t written = min(num_usable, args.capacity - before);
+        const uint32_t cropped = cloud.num_points - num_usable - not_finite - out_of_range;
+        if (index + 1 == args.num_clouds) args.num[0] = before + written;
+        add(args.counters, kPointsNotFinite, not_finite);
+        add(args.counters, kPointsOutOfRange, out_of_range);
+        add(args.counters, kPointsOverCapacity, num_usable - written);
+        add(args.counters, kPointsCropped, cropped);
+        add(args.counters, kPointsWithoutTime, without_time);
+        if (args.counts.len == 0) return;
+        uint32_t* counts = &args.counts[cloud.counts_row * kNumCounts];
+        counts[0] = written;
+        counts[1] = not_finite;
+        counts[2] = cropped;
+        counts[3] = out_of_range;
+        counts[4] = num_usable - written;
+        counts[5] = without_time;
+    }
+};
+
 template <bool kMoves, typename Motion>
 __device__ void unpack_tile(const Args& args, const Motion& motion, uint64_t* time_aggregates,
-                            const scan::Tile& tile, uint32_t num_tiles, const Dropped& dropped) {
-    const uint64_t own = static_cast<uint64_t>(tile.index) * kThreads + threadIdx.x;
-    const bool is_point = own < args.num_points;
+                            const scan::Tile& tile) {
+    const uint32_t index = cloud_of(args, tile);
+    const Cloud& cloud = args.clouds[index];
+    const uint32_t own = (tile.index - cloud.first_tile) * kThreads + threadIdx.x;
+    const bool is_point = own < cloud.num_points;
     const uint32_t num_before = args.before.len == 0 ? 0 : args.before[0];
     float values[kMaxChannels];
     bool is_finite = is_point;
     bool has_time = true;
     if (is_point) {
-        const uint32_t index = static_cast<uint32_t>(own);
-        const uint8_t* point = args.data.data + index / args.width * args.row_step +
-                               static_cast<uint64_t>(index % args.width) * args.point_step;
+        const uint8_t* point = cloud.data.data + own / cloud.width * cloud.row_step +
+                               static_cast<uint64_t>(own % cloud.width) * cloud.point_step;
 #pragma unroll
         for (uint32_t c = 0; c < kMaxChannels; ++c) {
             if (c >= args.num_channels) break;
-            values[c] = value_of(args, args.sources[c], point);
+            values[c] = value_of(cloud, cloud.sources[c], point);
             is_finite &= isfinite(values[c]);
         }
         if (is_finite) {
-            const Placed placed = motion.place(args, point, values);
+            const Placed placed = motion.place(cloud, index, point, values);
             is_finite = placed.is_finite;
             has_time = placed.has_time;
         }
     }
     const bool is_cropped =
-        args.has_crop != 0 && is_finite && is_inside(values, args.crop_min, args.crop_max);
+        cloud.has_crop != 0 && is_finite && is_inside(values, cloud.crop_min, cloud.crop_max);
     const bool is_left = is_finite && !is_cropped;
     const bool is_usable =
         is_left && (args.has_range == 0 || is_inside(values, args.min, args.max));
@@ -262,13 +314,17 @@ __device__ void unpack_tile(const Args& args, const Motion& motion, uint64_t* ti
         if (kMoves) scan::publish(time_aggregates, tile, num_without_time);
         scan::publish(args.aggregates.data, tile, aggregate);
     }
+    // Usable points of all tiles before, and the counts of those of this cloud.
+    uint32_t usable_before = 0;
     uint32_t sums[3] = {};
-    scan::for_each_predecessor(args.aggregates.data, tile, [&](uint32_t aggregate) {
+    scan::for_each_predecessor(args.aggregates.data, tile, [&](uint32_t aggregate, uint32_t of) {
+        usable_before += aggregate & kCountMask;
+        if (of < cloud.first_tile) return;
 #pragma unroll
         for (uint32_t i = 0; i < 3; ++i) sums[i] += aggregate >> i * kCountBits & kCountMask;
     });
-    const uint32_t base = scan::block_sum<kThreads>(sums[0]);
-    const uint32_t row = num_before + base + usable.before;
+    const uint32_t base = num_before + scan::block_sum<kThreads>(usable_before);
+    const uint32_t row = base + usable.before;
     if (is_usable && row < args.capacity) {
         float* out = args.points.data + static_cast<uint64_t>(row) * args.num_channels;
         if (args.num_channels == 4) {
@@ -282,55 +338,42 @@ __device__ void unpack_tile(const Args& args, const Motion& motion, uint64_t* ti
             }
         }
     }
-    if (tile.index != num_tiles - 1) return;
+    const bool is_last = index + 1 == args.num_clouds
+                             ? tile.index + 1 == gridDim.x
+                             : tile.index + 1 == args.clouds[index + 1].first_tile;
+    if (!is_last) return;
+    const uint32_t num_usable = scan::block_sum<kThreads>(sums[0]) + usable.total;
     const uint32_t not_finite = scan::block_sum<kThreads>(sums[1]) + num_not_finite;
     const uint32_t out_of_range = scan::block_sum<kThreads>(sums[2]) + num_out_of_range;
     uint32_t without_time = num_without_time;
     if (kMoves) {
         uint32_t sum = 0;
-        scan::for_each_predecessor(time_aggregates, tile, [&](uint32_t num) { sum += num; });
+        scan::for_each_predecessor(time_aggregates, tile, [&](uint32_t num, uint32_t of) {
+            sum += of < cloud.first_tile ? 0 : num;
+        });
         without_time += scan::block_sum<kThreads>(sum);
     }
     if (threadIdx.x == 0) {
-        const uint32_t num_usable = base + usable.total;
-        const uint32_t cropped = args.num_points - num_usable - not_finite - out_of_range;
-        // Clouds before leave at most the capacity.
-        const uint32_t written = min(num_usable, args.capacity - num_before);
-        args.num[0] = num_before + written;
-        dropped.not_finite.add(not_finite);
-        dropped.out_of_range.add(out_of_range);
-        dropped.over_capacity.add(num_usable - written);
-        dropped.cropped.add(cropped);
-        dropped.without_time.add(without_time);
-        if (args.counts.len != 0) {
-            args.counts[0] = written;
-            args.counts[1] = not_finite;
-            args.counts[2] = cropped;
-            args.counts[3] = out_of_range;
-            args.counts[4] = num_usable - written;
-            args.counts[5] = without_time;
-        }
+        const uint32_t rows_before = base + usable.total - num_usable;
+        Ended{index, rows_before, num_usable, not_finite, out_of_range, without_time}.write(args);
     }
 }
 
 template <bool kMoves, typename Motion>
 __device__ void unpack(const Args& args, const Motion& motion, uint64_t* time_aggregates) {
-    const Dropped dropped(args.counters);
-    // Without points one tile remains, which writes their number.
-    const uint32_t num_tiles = args.num_points == 0 ? 1 : (args.num_points - 1) / kThreads + 1;
-    scan::for_each_tile(args.ticket.data, num_tiles, [&](const scan::Tile& tile) {
-        unpack_tile<kMoves>(args, motion, time_aggregates, tile, num_tiles, dropped);
+    scan::for_each_tile(args.ticket.data, gridDim.x, [&](const scan::Tile& tile) {
+        unpack_tile<kMoves>(args, motion, time_aggregates, tile);
     });
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     unpack_points(const __grid_constant__ Args args) {
     unpack<false>(args, AtOnce(), nullptr);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-    unpack_moving_points(const __grid_constant__ MovingArgs args) {
-    unpack<true>(args.cloud, InMotion{args}, args.time_aggregates.data);
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
+    unpack_moving_points(const __grid_constant__ MovingArgs moving) {
+    unpack<true>(moving.args, InMotion{moving}, moving.time_aggregates.data);
 }
 
 }  // namespace unpack

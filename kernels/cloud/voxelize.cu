@@ -158,7 +158,7 @@ __device__ inline void number_tile(const Args& args, const scan::Tile& tile, uin
     if (threadIdx.x == 0) scan::publish(args.aggregates.data, tile, total);
     uint32_t num_voxels_before = 0;
     uint32_t num_points_before = 0;
-    scan::for_each_predecessor(args.aggregates.data, tile, [&](uint32_t aggregate) {
+    scan::for_each_predecessor(args.aggregates.data, tile, [&](uint32_t aggregate, uint32_t) {
         num_voxels_before += aggregate & kVoxelMask;
         num_points_before += aggregate >> kVoxelBits;
     });

@@ -5,8 +5,8 @@
 // of the frame (decode/gather.cu) copies all entries to memory that the host reads,
 // without knowing their meaning, and clears them for the next frame. The kernels
 // of a frame run one after another on one stream, and one thread of a kernel adds
-// to an entry: no addition is atomic, except to kScoresNan, kBoxesInvalid
-// and kClassesUnknown.
+// to an entry: no addition is atomic, except to kScoresNan, kBoxesInvalid,
+// kClassesUnknown, and those of cloud/unpack.cu, to which each cloud of a launch adds.
 #pragma once
 
 #include "shared/slice.cuh"

@@ -65,12 +65,12 @@ __device__ inline uint32_t wait_for(const uint64_t* aggregates, uint32_t index, 
     return static_cast<uint32_t>(word);
 }
 
-// For all threads: `add(aggregate)` once for each tile before this one, by some
+// For all threads: `add(aggregate, index)` once for each tile before this one, by some
 // thread.
 template <typename Add>
 __device__ void for_each_predecessor(const uint64_t* aggregates, Tile tile, const Add& add) {
     for (uint32_t i = threadIdx.x; i < tile.index; i += blockDim.x) {
-        add(wait_for(aggregates, i, tile.epoch));
+        add(wait_for(aggregates, i, tile.epoch), i);
     }
 }
 

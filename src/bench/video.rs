@@ -18,7 +18,7 @@ use det_post_ops::image::decompress::video::{DevicePicture, GpuVideo};
 use det_post_ops::image::letterbox::cuda::{Kernels, enqueue_letterbox};
 use det_post_ros::messages::{CompressedVideo, Image};
 use det_post_ros::video::{Decoded, PictureDecoder, VideoDecoder, VideoMessage};
-use det_post_types::{DeviceChoice, ElementType, Error, ErrorKind, Header, Result, Size};
+use det_post_types::{DeviceChoice, ElementType, Error, ErrorKind, FrameCrop, Header, Result};
 
 const SIZE: [usize; 2] = [1920, 1080];
 /// The most bytes of an image.
@@ -176,8 +176,8 @@ struct OnEngines {
 }
 
 impl PictureDecoder for OnEngines {
-    fn decode(&mut self, units: &[u8], size: Size) -> Result<()> {
-        self.video.decode(units, size, &mut self.picture)
+    fn decode(&mut self, units: &[u8], crop: FrameCrop) -> Result<()> {
+        self.video.decode(units, crop, &mut self.picture)
     }
 
     fn reset(&mut self) {

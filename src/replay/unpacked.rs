@@ -14,9 +14,14 @@ pub(super) struct Unpacked {
     /// Where video is decoded.
     place: VideoPlace,
     /// The decoders of video, by input.
-    decoders: Vec<InputDecoder>,
+    decoders: Vec<Decoder>,
     message: Vec<u8>,
-    /// Of the last packet.
+}
+
+/// The decoder of an input.
+struct Decoder {
+    decoder: InputDecoder,
+    /// Of the last packet. Another decoder could not use its memory.
     picture: DevicePicture,
 }
 
@@ -57,13 +62,16 @@ impl Unpacked {
         max_bytes: usize,
     ) -> Result<Readable<'m>> {
         let mut message = std::mem::take(&mut self.message);
-        let mut picture = std::mem::take(&mut self.picture);
+        let mut picture = std::mem::take(&mut self.decoder(input).picture);
         let unpacked = self.unpack_to(input, kind, data, max_bytes, &mut message, &mut picture);
-        (self.message, self.picture) = (message, picture);
+        self.message = message;
+        self.decoder(input).picture = picture;
         Ok(match unpacked? {
             UnpackedTo::Itself => Readable::Message(kind, data),
             UnpackedTo::Message(kind) => Readable::Message(kind, &self.message),
-            UnpackedTo::Picture(header) => Readable::Picture(header, &mut self.picture),
+            UnpackedTo::Picture(header) => {
+                Readable::Picture(header, &mut self.decoder(input).picture)
+            }
         })
     }
 
@@ -85,7 +93,7 @@ impl Unpacked {
             return Ok(UnpackedTo::Message(InputKind::PointCloud2));
         }
         let Some(video) = kind.video_in(data) else { return Ok(UnpackedTo::Itself) };
-        let decoder = self.decoder(input);
+        let Decoder { decoder, .. } = self.decoder(input);
         Ok(match decoder.decode(video, data, max_bytes, picture, grown(message))? {
             Decoded::Message => UnpackedTo::Message(InputKind::Image),
             Decoded::Elsewhere(header) => UnpackedTo::Picture(header),
@@ -96,17 +104,20 @@ impl Unpacked {
     /// pictures that depend on it.
     pub(super) fn skip(&mut self, input: usize, kind: InputKind, data: &[u8], max_bytes: usize) {
         let Some(video) = kind.video_in(data) else { return };
-        let mut picture = std::mem::take(&mut self.picture);
-        if let Err(error) = self.decoder(input).skip(video, data, max_bytes, &mut picture) {
+        let Decoder { decoder, picture } = self.decoder(input);
+        if let Err(error) = decoder.skip(video, data, max_bytes, picture) {
             tracing::debug!("before the slice: {error}");
         }
-        self.picture = picture;
     }
 
-    fn decoder(&mut self, input: usize) -> &mut InputDecoder {
+    fn decoder(&mut self, input: usize) -> &mut Decoder {
         let Self { place, decoders, .. } = self;
         if decoders.len() <= input {
-            decoders.resize_with(input + 1, || InputDecoder::new(place.clone()));
+            let new = || {
+                let decoder = InputDecoder::new(place.clone());
+                Decoder { decoder, picture: DevicePicture::default() }
+            };
+            decoders.resize_with(input + 1, new);
         }
         &mut decoders[input]
     }

@@ -4,7 +4,7 @@ use crate::config::ChannelConfig;
 use crate::detectors::DetectorInfo;
 use det_post_ops::image::decompress::video::{DevicePicture, GpuVideo};
 use det_post_ros::video::{Decoded, PictureDecoder, VideoDecoder, VideoMessage};
-use det_post_types::{DeviceChoice, Error, ErrorKind, Result, Size, VideoDevice};
+use det_post_types::{DeviceChoice, Error, ErrorKind, FrameCrop, Result, VideoDevice};
 
 /// Where the video of a channel is decoded.
 #[derive(Clone, Debug, Default)]
@@ -151,11 +151,11 @@ struct OnGpu<'a> {
 const MAX_DAMAGED: u32 = 3;
 
 impl PictureDecoder for OnGpu<'_> {
-    fn decode(&mut self, units: &[u8], size: Size) -> Result<()> {
+    fn decode(&mut self, units: &[u8], crop: FrameCrop) -> Result<()> {
         let Gpu::Open(video) = self.gpu else {
             return Err(Error::new(ErrorKind::Device, "video", "the decoder of the GPU has ended"));
         };
-        let error = match video.decode(units, size, self.picture) {
+        let error = match video.decode(units, crop, self.picture) {
             Ok(()) => {
                 *self.num_damaged = 0;
                 return Ok(());

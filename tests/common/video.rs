@@ -79,6 +79,61 @@ pub fn encode(pictures: &[Picture], key_period: u32) -> Vec<Vec<u8>> {
     pictures.iter().map(&mut packet).collect()
 }
 
+/// A packet whose sequence parameter sets, of an encoder's baseline profile, state another `frame_crop_left_offset`, right,
+/// top and bottom, in units of two pixels.
+pub fn with_crop(packet: &[u8], crop: [u32; 4]) -> Vec<u8> {
+    let starts = (0..packet.len()).filter(|at| packet[*at..].starts_with(&[0, 0, 1]));
+    let starts: Vec<usize> = starts.chain([packet.len()]).collect();
+    let mut all = Vec::new();
+    for of in starts.windows(2) {
+        let mut unit = &packet[of[0] + 3..of[1]];
+        while let [rest @ .., 0] = unit {
+            unit = rest;
+        }
+        all.extend([0, 0, 0, 1]);
+        match unit[0] & 0x1f {
+            7 => all.extend(cropped_set(unit, crop)),
+            _ => all.extend(unit),
+        }
+    }
+    all
+}
+
+fn cropped_set(unit: &[u8], crop: [u32; 4]) -> Vec<u8> {
+    let mut bits = Vec::new();
+    for (at, byte) in unit.iter().enumerate() {
+        let is_escape = *byte == 3 && at > 2 && unit[at - 2..at] == [0, 0];
+        bits.extend((0..8).rev().filter(|_| !is_escape).map(|bit| byte >> bit & 1 == 1));
+    }
+    // Where a number in the Exp-Golomb code ends.
+    let after = |at: usize| at + 2 * bits[at..].iter().take_while(|bit| !**bit).count() + 1;
+    let order = after(after(8 + 24));
+    assert!(bits[order] || bits[order + 1], "order counts of type 0 or 2");
+    let references = if bits[order] { after(after(order)) } else { after(order) };
+    let flags = after(after(after(references) + 1));
+    assert!(bits[flags], "pictures may be fields");
+    let start = flags + 2;
+    let end = if bits[start] { (0..4).fold(start + 1, |at, _| after(at)) } else { start + 1 };
+    let last = bits.iter().rposition(|bit| *bit).unwrap();
+    let mut changed = [&bits[..start], &[true]].concat();
+    for value in crop.map(|offset| offset + 1) {
+        let num = value.ilog2();
+        changed.extend((0..num).map(|_| false).chain((0..=num).rev().map(|i| value >> i & 1 == 1)));
+    }
+    changed.extend(&bits[end..=last]);
+    changed.resize(changed.len().next_multiple_of(8), false);
+    let mut unit: Vec<u8> = Vec::new();
+    for byte in
+        changed.chunks(8).map(|of| of.iter().fold(0, |byte, bit| byte << 1 | u8::from(*bit)))
+    {
+        if byte <= 3 && unit.ends_with(&[0, 0]) {
+            unit.push(3);
+        }
+        unit.push(byte);
+    }
+    unit
+}
+
 /// A message that carries a packet of a codec.
 pub fn message(carrier: VideoMessage, header: Header<'_>, codec: &str, data: &[u8]) -> Vec<u8> {
     let mut cdr = Vec::new();

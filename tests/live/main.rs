@@ -20,12 +20,16 @@ mod diagnostics;
 mod frames;
 mod hostile;
 mod in_flight;
+#[cfg(feature = "dds")]
+mod inputs_over_dds;
 mod observed;
 mod other_stacks;
 mod outputs;
 mod packed_clouds;
 mod process;
 mod proposals;
+#[cfg(feature = "dds")]
+mod sensors_over_dds;
 mod services;
 mod several_inputs;
 mod several_lidars;

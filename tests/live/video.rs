@@ -18,10 +18,10 @@ use super::replay::{self, Run};
 use super::session::{CAMERA_OUT, Session, messages, sample};
 
 /// Names and bytes of messages.
-type Log = Vec<(Stamp, Vec<u8>)>;
+pub type Log = Vec<(Stamp, Vec<u8>)>;
 
 /// Packets from one key frame to the next.
-const KEY_PERIOD: usize = 4;
+pub const KEY_PERIOD: usize = 4;
 
 /// A packet of each image of the sample, with the header of its message.
 struct Packet {
@@ -47,7 +47,7 @@ fn packets() -> &'static [Packet] {
     })
 }
 
-fn carried(carrier: VideoMessage, codec: &str) -> Log {
+pub fn carried(carrier: VideoMessage, codec: &str) -> Log {
     let message = |packet: &Packet| {
         let header = Header { stamp: packet.stamp, frame_id: "camera" };
         (packet.time, message(carrier, header, codec, &packet.data))
@@ -91,7 +91,7 @@ fn detections(out: &Path) -> Log {
 }
 
 /// The detections of the decoded pictures.
-fn expected() -> &'static Log {
+pub fn expected() -> &'static Log {
     static EXPECTED: OnceLock<Log> = OnceLock::new();
     EXPECTED.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();

@@ -54,11 +54,11 @@ mod decoded {
     use std::process::Command;
 
     use det_post_ros::video::{Decoded, PictureDecoder, VideoDecoder, VideoMessage, grown};
-    use det_post_types::{Error, ErrorKind, Header, Result, Size};
+    use det_post_types::{Error, ErrorKind, FrameCrop, Header, Result, Size};
     use serde_json::Value;
 
     use crate::common::require::{Need, skip};
-    use crate::common::video::{Decode, Nv12, OnGpu, Picture, encode, message};
+    use crate::common::video::{Decode, Nv12, OnGpu, Picture, encode, message, with_crop};
 
     /// The packets of a stream with start codes: a picture each, with the sets before it.
     fn packets(stream: &[u8]) -> Vec<Vec<u8>> {
@@ -192,8 +192,8 @@ mod decoded {
     }
 
     impl PictureDecoder for Planted {
-        fn decode(&mut self, units: &[u8], size: Size) -> Result<()> {
-            assert!(units.starts_with(&[0, 0, 0, 1]) && size == Size::new(64, 48));
+        fn decode(&mut self, units: &[u8], crop: FrameCrop) -> Result<()> {
+            assert!(units.starts_with(&[0, 0, 0, 1]) && crop.size == Size::new(64, 48));
             self.num_pictures += 1;
             match self.errors.pop().flatten() {
                 Some(kind) => Err(Error::new(kind, "test", "planted")),
@@ -259,6 +259,48 @@ mod decoded {
                 });
             }
             assert_eq!((&*found, other.num_resets), (expected, num_resets));
+        }
+    }
+
+    /// Finds where pictures are in their frames.
+    #[derive(Default)]
+    struct Places(Vec<FrameCrop>);
+
+    impl PictureDecoder for Places {
+        fn decode(&mut self, _: &[u8], crop: FrameCrop) -> Result<()> {
+            self.0.push(crop);
+            Ok(())
+        }
+
+        fn reset(&mut self) {}
+    }
+
+    /// The parts of whole frames that the sets state are the pictures that the decoder gives.
+    #[test]
+    fn pictures_are_the_parts_of_their_frames_that_the_stream_states() {
+        let pictures: Vec<Picture> = (0..6).map(|number| Picture::moving(96, 64, number)).collect();
+        let (mut all, mut places) = (VideoDecoder::default(), Places::default());
+        for crop in [[0, 0, 0, 0], [0, 0, 0, 4], [13, 12, 7, 9], [1, 0, 0, 0], [40, 7, 31, 0]] {
+            let (mut whole, mut of_places) = (VideoDecoder::default(), VideoDecoder::default());
+            for packet in &encode(&pictures, 3) {
+                let whole = whole.picture(packet).unwrap();
+                let packet = with_crop(packet, crop);
+                // One decoder for all crops: they change at key frames.
+                let found = all.picture(&packet).unwrap();
+                let cdr = message(VideoMessage::Foxglove, Header::default(), "h264", &packet);
+                let (carrier, places) = (VideoMessage::Foxglove, &mut places);
+                of_places.decode_by(Some(places), carrier, &cdr, 1 << 20, |_| panic!()).unwrap();
+                let FrameCrop { coded, offset: [left, top], size } = *places.0.last().unwrap();
+                assert_eq!((coded, size), (Size::new(96, 64), found.size));
+                assert_eq!([left, top], [2 * crop[0], 2 * crop[2]]);
+                let part = |start: u32, top: u32, height: u32| {
+                    let row = move |y: u32| ((start + (top + y) * 96 + left) as usize, size.width);
+                    (0..height).map(row)
+                };
+                let rows = part(0, top, size.height).chain(part(96 * 64, top / 2, size.height / 2));
+                let samples = rows.flat_map(|(at, len)| &whole.samples[at..at + len as usize]);
+                assert!(samples.eq(&found.samples), "{crop:?}");
+            }
         }
     }
 

@@ -22,6 +22,17 @@ impl Size {
     }
 }
 
+/// Where an image of video is in the frame that is decoded, which has whole macroblocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameCrop {
+    /// Of the frame, in pixels.
+    pub coded: Size,
+    /// Columns to the left of the image, and rows above it.
+    pub offset: [u32; 2],
+    /// Of the image; zero where nothing is left.
+    pub size: Size,
+}
+
 /// The supported encodings, named as in `sensor_msgs/image_encodings`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {

@@ -89,7 +89,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange, RangeEnds};
 pub use header::{Header, Stamp};
-pub use image::{Encoding, ImageView, JpegDevice, JpegOptions, Size, VideoDevice};
+pub use image::{Encoding, FrameCrop, ImageView, JpegDevice, JpegOptions, Size, VideoDevice};
 pub use image_payload::ImagePayload;
 pub use keypoint::{Keypoint, KeypointRows, Keypoints, bones};
 pub use layer_study::{LayerStudy, StudiedLayer, StudiedNetwork};

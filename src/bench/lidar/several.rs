@@ -131,17 +131,15 @@ pub(super) fn on_gpu(
         let mut workspace = Workspace::new(stream, TOTAL)?;
         let mut out = DevicePoints::with_capacity(stream, 4, TOTAL)?;
         let mut counters = DeviceCounters::new(stream)?;
-        let counts = parts.iter().map(|_| CloudCounts::new(stream));
-        let mut counts = counts.collect::<Result<Vec<_>>>()?;
-        let is_one = parts.len() == 1;
+        let mut counts = CloudCounts::new(stream, parts.len())?;
+        let has_counts = parts.len() > 1;
         let mut enqueue = || -> Result<()> {
+            let counts = Some(&mut counts).filter(|_| has_counts);
+            let mut batch = workspace.batch(&params, &mut out, &mut counters, counts)?;
             for (index, ((view, placement), cloud)) in parts.iter().zip(&clouds).enumerate() {
-                let is_last = index + 1 == parts.len();
-                let part = Part { cloud, fields: view.fields(), placement, index, is_last };
-                let counts = counts.get_mut(index).filter(|_| !is_one);
-                workspace.enqueue_part(&part, &params, &mut out, &mut counters, counts)?;
+                batch.add(&Part { cloud, fields: view.fields(), placement, index })?;
             }
-            Ok(())
+            batch.enqueue()
         };
         // Loads kernels and allocates, which a recording cannot.
         enqueue()?;

@@ -2,104 +2,19 @@
 //! input.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use det_post::Result;
 use det_post::node::Change;
 use det_post::node::LiveNode;
-use det_post_ros::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
-use det_post_ros::middleware::{
-    Handler, InputKind, MessageBuffers, Middleware, MiddlewareOptions, Publisher, Qos, Receiver,
-    ServiceKind, Subscription, Watcher,
-};
-use det_post_ros::{NodeName, Remaps};
+use det_post_ros::dds::DdsMiddleware;
+use det_post_ros::middleware::{Middleware, Qos};
 
 use super::rig::{self, Message};
 use super::{replay, stub};
 use crate::common::domain::Domain;
-use crate::common::session::PATIENCE;
 use crate::diagnostics::decode;
-
-type Published = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
-
-/// Inputs over DDS; outputs are kept.
-struct InputsOverDds {
-    dds: DdsMiddleware,
-    published: Published,
-}
-
-struct Kept(String, Published);
-
-impl Publisher for Kept {
-    fn publish(&mut self, cdr: &[u8]) -> Result<()> {
-        self.1.lock().unwrap().push((self.0.clone(), cdr.to_vec()));
-        Ok(())
-    }
-
-    fn num_subscribers(&self) -> usize {
-        0
-    }
-}
-
-impl Middleware for InputsOverDds {
-    fn name(&self) -> &'static str {
-        "dds"
-    }
-
-    fn resolve(&self, topic: &str) -> String {
-        self.dds.resolve(topic)
-    }
-
-    fn subscribe(
-        &mut self,
-        topic: &str,
-        kind: InputKind,
-        qos: Qos,
-        receiver: Receiver,
-    ) -> Result<Box<dyn Subscription>> {
-        self.dds.subscribe(topic, kind, qos, receiver)
-    }
-
-    fn subscribe_into(
-        &mut self,
-        topic: &str,
-        kind: InputKind,
-        qos: Qos,
-        receiver: Receiver,
-        buffers: Box<dyn MessageBuffers>,
-    ) -> Result<Box<dyn Subscription>> {
-        self.dds.subscribe_into(topic, kind, qos, receiver, buffers)
-    }
-
-    fn advertise(&mut self, topic: &str, _: &'static str, _: Qos) -> Result<Box<dyn Publisher>> {
-        Ok(Box::new(Kept(self.dds.resolve(topic), Arc::clone(&self.published))))
-    }
-
-    fn serve(&mut self, _: Handler) -> Result<()> {
-        Ok(())
-    }
-
-    fn serve_named(&mut self, _: ServiceKind, _: &str, _: Handler) -> Result<()> {
-        Ok(())
-    }
-
-    fn watch(&mut self, watcher: Watcher) {
-        self.dds.watch(watcher);
-    }
-}
-
-fn middleware(domain: &Domain, node: &str) -> DdsMiddleware {
-    let settings = DdsSettings { domain: domain.id, range: DiscoveryRange::Localhost, gid_len: 16 };
-    let node = NodeName::new("", node).unwrap();
-    DdsMiddleware::open(MiddlewareOptions { node, remaps: Remaps::default() }, &settings).unwrap()
-}
-
-fn of_topic(published: &Published, topic: &str) -> Vec<Vec<u8>> {
-    let published = published.lock().unwrap();
-    published.iter().filter(|(of, _)| of == topic).map(|(_, cdr)| cdr.clone()).collect()
-}
+use crate::inputs_over_dds::{InputsOverDds, Published, middleware, of_topic, wait_until};
 
 /// What diagnostics say of the rig so far.
 #[derive(Debug, Default, PartialEq)]
@@ -130,19 +45,6 @@ impl Account {
             account.num_dropped += number("frames", "dropped.incomplete_views");
         }
         account
-    }
-}
-
-#[track_caller]
-fn wait_until<T: Debug>(mut look: impl FnMut() -> T, is_so: impl Fn(&T) -> bool) {
-    let start = Instant::now();
-    loop {
-        let seen = look();
-        if is_so(&seen) {
-            return;
-        }
-        assert!(start.elapsed() < PATIENCE, "{seen:?}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

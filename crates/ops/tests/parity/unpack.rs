@@ -256,8 +256,8 @@ impl Several {
     fn check(&self, device: &CudaDevice) {
         let stream = device.stream().unwrap();
         let mut counters = DeviceCounters::new(&stream).unwrap();
-        let largest = self.clouds.iter().map(Cloud::num_points).max().unwrap();
-        let mut workspace = Workspace::new(&stream, largest).unwrap();
+        let total = self.clouds.iter().map(Cloud::num_points).sum();
+        let mut workspace = Workspace::new(&stream, total).unwrap();
         let uploaded: Vec<_> = self
             .clouds
             .iter()
@@ -269,8 +269,7 @@ impl Several {
                 uploaded
             })
             .collect();
-        let mut of_clouds: Vec<_> =
-            self.clouds.iter().map(|_| CloudCounts::new(&stream).unwrap()).collect();
+        let mut of_clouds = CloudCounts::new(&stream, self.clouds.len()).unwrap();
         let num_channels = 3 + self.params.channels.len();
         let mut out = DevicePoints::with_capacity(&stream, num_channels, self.capacity).unwrap();
         let (expected, counts) = self.reference();
@@ -283,18 +282,17 @@ impl Several {
             (Count::PointsWithoutTime, sum(|counts| counts.num_without_time)),
         ]);
         for run in 0..3 {
+            let batch =
+                workspace.batch(&self.params, &mut out, &mut counters, Some(&mut of_clouds));
+            let mut batch = batch.unwrap();
             for (index, (cloud, placement)) in uploaded.iter().zip(&self.placements).enumerate() {
-                let fields = self.clouds[index].fields();
-                let is_last = index + 1 == uploaded.len();
-                let part = Part { cloud, fields: &fields, placement, index, is_last };
-                let of_cloud = Some(&mut of_clouds[index]);
-                workspace
-                    .enqueue_part(&part, &self.params, &mut out, &mut counters, of_cloud)
-                    .unwrap();
+                let fields = &self.clouds[index].fields();
+                batch.add(&Part { cloud, fields, placement, index }).unwrap();
             }
+            batch.enqueue().unwrap();
             let found = out.read().unwrap();
             assert_eq!(counters.take().unwrap(), dropped, "run {run}");
-            let read: Vec<_> = of_clouds.iter().map(CloudCounts::read).collect();
+            let read: Vec<_> = (0..counts.len()).map(|index| of_clouds.read(index)).collect();
             assert_eq!(read, counts, "run {run}");
             let bits = |points: &Points| -> Vec<u32> {
                 points.values().iter().map(|value| value.to_bits()).collect()
@@ -334,7 +332,8 @@ fn clouds_in_their_places_agree() {
     let Some(device) = det_post_testing::gpu() else { return };
     let mut random = Random::new(105);
     for case in 0..120 {
-        let num = 1 + random.below(5);
+        // Up to eight are one launch, more are several.
+        let num = 1 + random.below(if case % 5 == 0 { 20 } else { 8 });
         let clouds: Vec<_> = (0..num)
             .map(|_| {
                 let size = [random.below(700) as u32, 1 + random.below(4) as u32];

@@ -14,7 +14,7 @@ const POINT_SIZE: usize = 19;
 pub struct LivoxCustomMsg<'a> {
     /// Stamp and frame. The drivers write `timebase` as the stamp.
     pub header: Header<'a>,
-    /// The time of the first point in nanoseconds, to which `offset_time` is added.
+    /// The time in nanoseconds to which `offset_time` is added.
     pub timebase: u64,
     /// The number of points as the driver counts it; the length of `points` decides.
     pub point_num: u32,

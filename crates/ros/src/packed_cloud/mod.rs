@@ -71,6 +71,8 @@ pub struct Unpacker {
     /// A message up to its data.
     prefix: Vec<u8>,
     codecs: Codecs,
+    /// Whether the times of a `CustomMsg` were warned about.
+    has_warned: bool,
 }
 
 impl Unpacker {
@@ -81,7 +83,7 @@ impl Unpacker {
     /// The points of `draco` and `cloudini` are written without padding between rows, bytes of a point outside
     /// all fields as 0. Data of `zlib` and `zstd` is the sender's, byte for byte. A `CustomMsg` has the
     /// fields `offset_time` (U32, ns after the stamp), `x`, `y`, `z` (F32), `intensity` (U8, the reflectivity),
-    /// `tag` and `line` (U8), in one row.
+    /// `tag` and `line` (U8), in one row. A `timebase` that is not the stamp is a warning, once.
     ///
     /// # Errors
     /// `Message` and `PointField` as of the messages; `Encoding` for a format that is not known; `TooLarge` when the
@@ -105,6 +107,7 @@ impl Unpacker {
             }
             PackedCloud::LivoxDriver2 | PackedCloud::LivoxDriver | PackedCloud::LivoxInterfaces => {
                 let message = LivoxCustomMsg::read(reader)?;
+                self.warn_of_times(&message);
                 let num_bytes = message.num_points() * LivoxCustomMsg::POINT_STEP;
                 let limited = Limited { max_data_bytes, num_bytes };
                 self.write(&livox::cloud(&message)?, &limited, &message, memory)
@@ -127,6 +130,17 @@ impl Unpacker {
             memory.resize(len, 0);
             memory
         })
+    }
+
+    fn warn_of_times(&mut self, message: &LivoxCustomMsg<'_>) {
+        let Some(seconds) = livox::time_apart(message) else { return };
+        if !std::mem::replace(&mut self.has_warned, true) {
+            tracing::warn!(
+                "CustomMsg of {}: timebase is {seconds:.3} s from the stamp; times of points are read as offsets \
+                 from the stamp",
+                message.header.frame_id
+            );
+        }
     }
 
     /// Writes a message whose data a decoder writes.

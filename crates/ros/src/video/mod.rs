@@ -34,7 +34,7 @@ use crate::cdr::Writer;
 use crate::messages::Image;
 use bits::STAGE;
 use decoder::Decoder;
-use det_post_types::{Encoding, Error, ErrorKind, Header, Result, Size};
+use det_post_types::{Encoding, Error, ErrorKind, FrameCrop, Header, Result, Size};
 use packet::Packet;
 use parameters::Color;
 use picture::Picture;
@@ -60,13 +60,13 @@ pub struct VideoDecoder {
 
 /// Decodes pictures into memory of another kind, such as a GPU's, in place of the CPU.
 pub trait PictureDecoder {
-    /// Decodes the NAL units of one picture, with start codes, which has this size. No picture waits: they come in the
-    /// order in which they are sent. The first one, and the first after [`Self::reset`], is a key frame with all
+    /// Decodes the NAL units of one picture, with start codes, which is there in its frame. No picture waits: they come
+    /// in the order in which they are sent. The first one, and the first after [`Self::reset`], is a key frame with all
     /// parameter sets.
     ///
     /// # Errors
     /// `VideoCodec` when the picture is damaged; [`Self::reset`] follows. After any other error it decodes no more.
-    fn decode(&mut self, units: &[u8], size: Size) -> Result<()>;
+    fn decode(&mut self, units: &[u8], crop: FrameCrop) -> Result<()>;
 
     /// Forgets all pictures.
     fn reset(&mut self);
@@ -174,7 +174,7 @@ impl VideoDecoder {
         next: &NextPicture,
     ) -> Result<bool> {
         let Some(other) = other else { return Ok(false) };
-        match other.decode(self.coded.units(), next.size) {
+        match other.decode(self.coded.units(), next.crop) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::VideoCodec => {
                 other.reset();
@@ -257,10 +257,11 @@ pub fn describe(message: VideoMessage, cdr: &[u8]) -> Result<String> {
 
 /// Checks that a picture is of the size that its parameters state, which was found to be allowed.
 fn check_size(picture: &Picture<'_>, next: &NextPicture) -> Result<()> {
-    if picture.size == next.size {
+    let stated = next.crop.size;
+    if picture.size == stated {
         return Ok(());
     }
-    let [Size { width, height }, Size { width: across, height: down }] = [picture.size, next.size];
+    let [Size { width, height }, Size { width: across, height: down }] = [picture.size, stated];
     let message = format!("an image of {width}x{height} in a stream of {across}x{down}");
     Err(Error::new(ErrorKind::VideoCodec, STAGE, message))
 }

@@ -5,7 +5,7 @@
 
 use super::bits::{Bits, damaged};
 use super::nal::Unit;
-use det_post_types::{Result, Size};
+use det_post_types::{FrameCrop, Result, Size};
 
 /// Profiles whose parameter sets state the format of chroma.
 const HIGH_PROFILES: [u32; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
@@ -29,10 +29,8 @@ pub(super) struct SequenceParameters {
     pub(super) allows_gaps: bool,
     /// Whether every picture is a whole frame, not a field.
     pub(super) is_progressive: bool,
-    /// In macroblocks of 16 pixels.
-    pub(super) macroblocks: Size,
-    /// Of the pictures, in pixels; zero where nothing is left.
-    pub(super) size: Size,
+    /// Of the pictures.
+    pub(super) crop: FrameCrop,
     pub(super) color: Color,
 }
 
@@ -81,8 +79,10 @@ impl SequenceParameters {
             let _mb_adaptive_frame_field = bits.flag()?;
         }
         let _direct_8x8_inference = bits.flag()?;
-        let macroblocks = Size::new(width, height);
-        let size = cropped(bits, macroblocks)?;
+        // A unit is a sample of chroma, of a field where pictures may be fields.
+        let across = if matches!(chroma_format, 1 | 2) { 2 } else { 1 };
+        let down = if chroma_format == 1 { 2 } else { 1 } * if is_progressive { 1 } else { 2 };
+        let crop = crop(bits, Size::new(16 * width, 16 * height), [across, down])?;
         let color =
             if bits.flag()? { color(bits)? } else { Color { matrix: 2, ..Color::default() } };
         Ok(Self {
@@ -95,8 +95,7 @@ impl SequenceParameters {
             num_references,
             allows_gaps,
             is_progressive,
-            macroblocks,
-            size,
+            crop,
             color,
         })
     }
@@ -135,16 +134,21 @@ fn skip_order_count(bits: &mut Bits<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The size of the pictures in pixels, of 4:2:0.
-fn cropped(bits: &mut Bits<'_>, macroblocks: Size) -> Result<Size> {
-    let whole = [macroblocks.width * 16, macroblocks.height * 16];
+/// Where the pictures are in their frames; offsets are in units of pixels.
+fn crop(bits: &mut Bits<'_>, coded: Size, units: [u32; 2]) -> Result<FrameCrop> {
     if !bits.flag()? {
-        return Ok(Size::new(whole[0], whole[1]));
+        return Ok(FrameCrop { coded, offset: [0, 0], size: coded });
     }
-    let mut offset = || bits.unsigned("frame_crop_offset", 16 * MAX_MACROBLOCKS);
-    let [left, right, top, bottom] = [offset()?, offset()?, offset()?, offset()?];
-    let width = whole[0].saturating_sub(2 * (left + right));
-    Ok(Size::new(width, whole[1].saturating_sub(2 * (top + bottom))))
+    let mut offset = |unit: u32| {
+        let num = bits.unsigned("frame_crop_offset", 16 * MAX_MACROBLOCKS);
+        num.map(|num| unit * num)
+    };
+    let [across, down] = units;
+    let [left, right, top, bottom] =
+        [offset(across)?, offset(across)?, offset(down)?, offset(down)?];
+    let width = coded.width.saturating_sub(left + right);
+    let size = Size::new(width, coded.height.saturating_sub(top + bottom));
+    Ok(FrameCrop { coded, offset: [left, top], size })
 }
 
 /// The colours of the usability information, whose rest is not read.

@@ -51,7 +51,7 @@ pub(super) struct Clouds {
     /// By input.
     clouds: Vec<DeviceCloud>,
     /// By input, where there are several.
-    counts: Vec<CloudCounts>,
+    counts: Option<CloudCounts>,
     /// The inputs of the frame, each with its points if none has a time.
     present: Vec<(usize, usize)>,
     unpack: Unpack,
@@ -63,12 +63,12 @@ impl Clouds {
     /// Unpacks on `stream` what is uploaded in the queue `uploads`.
     pub(super) fn new(config: &LidarConfig, stream: &Stream, uploads: &Stream) -> Result<Self> {
         let num_inputs = config.clouds.num_inputs;
-        let num_counts = if num_inputs > 1 { num_inputs } else { 0 };
+        let counts = (num_inputs > 1).then(|| CloudCounts::new(stream, num_inputs));
         let cloud = |_| DeviceCloud::with_capacity(uploads, MIN_CLOUD_BYTES);
         Ok(Self {
             uploads: uploads.clone(),
             clouds: (0..num_inputs).map(cloud).collect::<Result<_>>()?,
-            counts: (0..num_counts).map(|_| CloudCounts::new(stream)).collect::<Result<_>>()?,
+            counts: counts.transpose()?,
             present: Vec::with_capacity(num_inputs),
             unpack: Unpack::new(stream, MIN_CLOUD_POINTS)?,
             params: lidar::unpack_params(config),
@@ -89,17 +89,19 @@ impl Clouds {
         running: &mut FrameInProgress<'_, 'env>,
     ) -> Result<()> {
         self.present.clear();
+        let mut num_points = 0;
         for index in placing::present(frame)? {
             let num = placing::num_without_time(frame, index, &self.config);
             self.present.push((index, num));
-            match AnyCloud::of(frame, index)? {
-                AnyCloud::Host(cloud) => {
-                    self.reserve(index, num_bytes(cloud), cloud.num_points())?;
-                }
-                AnyCloud::Device(cloud) => {
-                    self.reserve(index, num_bytes(cloud), cloud.num_points())?;
-                }
-            }
+            let (num_bytes, num) = match AnyCloud::of(frame, index)? {
+                AnyCloud::Host(cloud) => (num_bytes(cloud), cloud.num_points()),
+                AnyCloud::Device(cloud) => (num_bytes(cloud), cloud.num_points()),
+            };
+            self.reserve(index, num_bytes)?;
+            num_points += num;
+        }
+        if num_points > self.unpack.max_points() {
+            self.unpack.reserve(capacity_for(num_points))?;
         }
         let Self { clouds, present, .. } = self;
         running.upload_by(|scope, report| {
@@ -118,18 +120,15 @@ impl Clouds {
         })
     }
 
-    fn reserve(&mut self, index: usize, num_bytes: usize, num_points: usize) -> Result<()> {
+    fn reserve(&mut self, index: usize, num_bytes: usize) -> Result<()> {
         let cloud = self.clouds.get_mut(index).ok_or_else(|| no_input(index))?;
         if num_bytes > cloud.capacity() {
             *cloud = DeviceCloud::with_capacity(&self.uploads, capacity_for(num_bytes))?;
         }
-        if num_points > self.unpack.max_points() {
-            self.unpack.reserve(capacity_for(num_points))?;
-        }
         Ok(())
     }
 
-    /// Queues the unpacking of the uploaded clouds, one launch each.
+    /// Queues the unpacking of the uploaded clouds.
     pub(super) fn enqueue_unpack(
         &mut self,
         frame: &FrameSet<'_>,
@@ -137,21 +136,15 @@ impl Clouds {
         counters: &mut DeviceCounters,
     ) -> Result<()> {
         let Self { clouds, counts, present, unpack, params, config, .. } = self;
-        for (position, &(index, _)) in present.iter().enumerate() {
+        let mut batch = unpack.batch(params, points, counters, counts.as_mut())?;
+        for &(index, _) in &*present {
             let cloud = AnyCloud::of(frame, index)?;
-            let placement = placing::placement(frame, index, config)?;
-            let part = Part {
-                cloud: clouds.get(index).ok_or_else(|| no_input(index))?,
-                fields: cloud.fields(),
-                placement: &placement,
-                index: position,
-                is_last: position + 1 == present.len(),
-            };
-            unpack
-                .enqueue_part(&part, params, points, counters, counts.get_mut(index))
-                .map_err(|error| placing::of_input(frame, index, error))?;
+            let placement = &placing::placement(frame, index, config)?;
+            let on_device = clouds.get(index).ok_or_else(|| no_input(index))?;
+            let part = Part { cloud: on_device, fields: cloud.fields(), placement, index };
+            batch.add(&part).map_err(|error| placing::of_input(frame, index, error))?;
         }
-        Ok(())
+        batch.enqueue()
     }
 
     /// Adds the points of each of several clouds to the report, and those of clouds without
@@ -159,8 +152,8 @@ impl Clouds {
     pub(super) fn add_to(&self, report: &mut FrameReport) {
         for &(index, num_without_time) in &self.present {
             report.add_count(Count::PointsWithoutTime, num_without_time);
-            if let Some(counts) = self.counts.get(index) {
-                let mut counts = counts.read();
+            if let Some(counts) = &self.counts {
+                let mut counts = counts.read(index);
                 counts.num_without_time += num_without_time;
                 report.set_cloud(index, counts);
             }

@@ -13,6 +13,8 @@ pub const MAX_CHANNELS: usize = kernel_constant!("cloud/unpack.cu", "kMaxChannel
 pub const NUM_KNOTS: usize = kernel_constant!("cloud/unpack.cu", "kKnots") as usize;
 /// The values of three rows of a matrix.
 pub const NUM_ROW_VALUES: usize = kernel_constant!("cloud/unpack.cu", "kRows") as usize;
+/// The clouds of a launch.
+pub const MAX_CLOUDS: usize = kernel_constant!("cloud/unpack.cu", "kMaxClouds") as usize;
 /// The counts of a cloud.
 pub const NUM_COUNTS: usize = kernel_constant!("cloud/unpack.cu", "kNumCounts") as usize;
 
@@ -73,48 +75,30 @@ fn is_aligned(offset: u32, datatype: u32) -> bool {
     datatype < 5 || offset.is_multiple_of(4)
 }
 
-/// The parameter: `Args` in the kernel.
-#[derive(Clone, Copy, Debug)]
+/// A cloud: `Cloud` in the kernel.
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct UnpackArgs<'a> {
-    /// The cloud's bytes.
+pub struct UnpackCloud<'a> {
+    /// Its bytes.
     pub data: In<'a, u8>,
-    /// One value, the rows of the clouds before, at most `capacity`; empty without clouds before.
-    pub before: In<'a, u32>,
-    /// Rows of floats.
-    pub points: Out<'a, f32>,
-    /// Their number, together with the clouds before.
-    pub num: Out<'a, u32>,
-    /// The counts of this cloud, or empty.
-    pub counts: Out<'a, u32>,
-    /// The counters of the frame.
-    pub counters: Out<'a, u32>,
-    /// One value: the ticket of the next tile, and the epoch of the launch.
-    pub ticket: Out<'a, u64>,
-    /// By tile, its aggregate and the epoch of the launch.
-    pub aggregates: Out<'a, u64>,
     /// Bytes from row to row.
     pub row_step: u64,
-    /// Points per row, at least 1.
-    pub width: u32,
+    /// The tiles of the clouds before it.
+    pub first_tile: u32,
     /// Points of the cloud.
     pub num_points: u32,
+    /// Points per row, at least 1.
+    pub width: u32,
     /// Bytes from point to point.
     pub point_step: u32,
-    /// Values per point, including x, y, z.
-    pub num_channels: u32,
     /// Not 0: values are big-endian.
     pub big_endian: u32,
     /// Not 0: values of 4 bytes and more are aligned to 4 bytes.
     pub is_aligned: u32,
-    /// Not 0: points outside `min` to `max` are dropped.
-    pub has_range: u32,
-    /// Smallest x, y, z.
-    pub min: [f32; 3],
-    /// Largest x, y, z, exclusive.
-    pub max: [f32; 3],
-    /// The maximum number of rows.
-    pub capacity: u32,
+    /// Where its counts are among the counts of all.
+    pub counts_row: u32,
+    /// Not 0: its points are moved by the matrices of their times.
+    pub is_moving: u32,
     /// Not 0: points are moved by `rows`.
     pub has_rows: u32,
     /// Not 0: points from `crop_min` to `crop_max` are dropped.
@@ -129,14 +113,10 @@ pub struct UnpackArgs<'a> {
     pub sources: [PointSource; MAX_CHANNELS],
 }
 
-/// The parameter: `MovingArgs` in the kernel.
-#[derive(Clone, Copy, Debug)]
+/// The motion of a sensor while it measured: `Sweep` in the kernel.
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct MovingArgs<'a> {
-    /// The cloud; without a usable time its points are moved by its matrix.
-    pub cloud: UnpackArgs<'a>,
-    /// By tile, the points without a time and the epoch of the launch.
-    pub time_aggregates: Out<'a, u64>,
+pub struct UnpackSweep {
     /// The time at the stamp of the cloud.
     pub time_base: f64,
     /// Seconds of a unit of the times.
@@ -145,42 +125,96 @@ pub struct MovingArgs<'a> {
     pub time_offset: u32,
     /// `Datatype` in the kernel.
     pub time_datatype: u32,
-    /// The largest usable time from the stamp.
-    pub max_time_s: f32,
     /// The time of the first knot from the stamp.
     pub first_s: f32,
     /// Knots per second.
     pub knots_per_s: f32,
     /// The matrices of the knots.
     pub knots: [[f32; NUM_ROW_VALUES]; NUM_KNOTS],
+}
+
+/// The parameter: `Args` in the kernel.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct UnpackArgs<'a> {
+    /// Rows of floats.
+    pub points: Out<'a, f32>,
+    /// One value, the rows of the launches before, at most `capacity`; empty without any.
+    pub before: In<'a, u32>,
+    /// Their number, together with the launches before.
+    pub num: Out<'a, u32>,
+    /// The counts by cloud, or empty.
+    pub counts: Out<'a, u32>,
+    /// The counters of the frame.
+    pub counters: Out<'a, u32>,
+    /// One value: the ticket of the next tile, and the epoch of the launch.
+    pub ticket: Out<'a, u64>,
+    /// By tile, its aggregate and the epoch of the launch.
+    pub aggregates: Out<'a, u64>,
+    /// The clouds.
+    pub num_clouds: u32,
+    /// Values per point, including x, y, z.
+    pub num_channels: u32,
+    /// The maximum number of rows.
+    pub capacity: u32,
+    /// Not 0: points outside `min` to `max` are dropped.
+    pub has_range: u32,
+    /// Smallest x, y, z.
+    pub min: [f32; 3],
+    /// Largest x, y, z, exclusive.
+    pub max: [f32; 3],
+    /// The clouds in their order, with nothing after the last one.
+    pub clouds: [UnpackCloud<'a>; MAX_CLOUDS],
+}
+
+/// The parameter: `MovingArgs` in the kernel.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct MovingArgs<'a> {
+    /// The clouds; points without a usable time are moved by the matrix of their cloud.
+    pub args: UnpackArgs<'a>,
+    /// By tile, the points without a time and the epoch of the launch.
+    pub time_aggregates: Out<'a, u64>,
+    /// The largest usable time from the stamp.
+    pub max_time_s: f32,
     /// Without a meaning.
     pub reserved: u32,
+    /// By cloud that moves.
+    pub sweeps: [UnpackSweep; MAX_CLOUDS],
 }
 
 mirrors!(PointSource, "cloud/unpack.cu", "Source");
+mirrors!(UnpackCloud<'_>, "cloud/unpack.cu", "Cloud");
+mirrors!(UnpackSweep, "cloud/unpack.cu", "Sweep");
 mirrors!(UnpackArgs<'_>, "cloud/unpack.cu", "Args");
 mirrors!(MovingArgs<'_>, "cloud/unpack.cu", "MovingArgs");
 
-impl UnpackArgs<'_> {
-    /// Whether all values of 4 bytes and more are aligned to 4 bytes.
-    pub fn can_read_words(&self) -> bool {
+impl UnpackCloud<'_> {
+    /// Its tiles: at least one, which writes its counts.
+    pub fn num_tiles(&self) -> u32 {
+        self.num_points.div_ceil(THREADS_PER_BLOCK).max(1)
+    }
+
+    /// Whether all values of 4 bytes and more are aligned to 4 bytes, the time of `sweep` as well.
+    pub fn can_read_words(&self, num_channels: u32, sweep: Option<&UnpackSweep>) -> bool {
         let in_steps = self.row_step.is_multiple_of(4) || self.width >= self.num_points;
         in_steps
             && self.point_step.is_multiple_of(4)
             // A payload that is read in place may begin anywhere.
             && self.data.is_aligned_to(4)
-            && self.used_sources().iter().all(PointSource::is_aligned)
+            && self.used_sources(num_channels).iter().all(PointSource::is_aligned)
+            && sweep.is_none_or(|sweep| is_aligned(sweep.time_offset, sweep.time_datatype))
     }
 
-    fn used_sources(&self) -> &[PointSource] {
-        &self.sources[..(self.num_channels as usize).min(MAX_CHANNELS)]
+    fn used_sources(&self, num_channels: u32) -> &[PointSource] {
+        &self.sources[..(num_channels as usize).min(MAX_CHANNELS)]
     }
 
     /// Bytes up to the end of the last point; `None` when a value exceeds its point.
-    fn num_bytes(&self) -> Option<u64> {
+    fn num_bytes(&self, num_channels: u32) -> Option<u64> {
         let step = u64::from(self.point_step);
         let fits = |source: &PointSource| source.end().is_some_and(|end| end <= step);
-        if !self.used_sources().iter().all(fits) {
+        if !self.used_sources(num_channels).iter().all(fits) {
             return None;
         }
         let Some(last) = self.num_points.checked_sub(1) else { return Some(0) };
@@ -189,10 +223,26 @@ impl UnpackArgs<'_> {
     }
 }
 
-impl MovingArgs<'_> {
-    /// Whether all values of 4 bytes and more are aligned to 4 bytes.
-    pub fn can_read_words(&self) -> bool {
-        self.cloud.can_read_words() && is_aligned(self.time_offset, self.time_datatype)
+impl UnpackSweep {
+    /// Checks that the kernel reads times within their points, and matrices within theirs.
+    fn check(&self, name: &'static str, cloud: &UnpackCloud<'_>) -> Result<()> {
+        let end = end_of(self.time_offset, self.time_datatype);
+        let is_within = end.is_some_and(|end| end <= u64::from(cloud.point_step));
+        // An offset of NaN would choose any matrix.
+        if is_within && self.first_s.is_finite() && self.knots_per_s.is_finite() {
+            return Ok(());
+        }
+        let Self { time_offset, time_datatype, first_s, knots_per_s, .. } = self;
+        let found = format!(
+            "a time of type {time_datatype} at {time_offset}, from {first_s} s on, {knots_per_s} per s"
+        );
+        Err(refused(name, &found))
+    }
+}
+
+impl<'a> UnpackArgs<'a> {
+    fn clouds(&self) -> &[UnpackCloud<'a>] {
+        &self.clouds[..(self.num_clouds as usize).min(MAX_CLOUDS)]
     }
 }
 
@@ -202,7 +252,8 @@ pub struct Unpack;
 /// `unpack_moving_points`.
 pub struct UnpackMoving;
 
-// SAFETY: `UnpackArgs` mirrors `unpack::Args` (compared). Threads without a point read nothing; the
+// SAFETY: `UnpackArgs` mirrors `unpack::Args` (compared). The tiles of the clouds follow each other and
+// are the blocks of the grid (checked). Threads without a point read nothing; the
 // others read values that end within their point (checked), which is within the length of `data`
 // (checked), by words only where `is_aligned` holds (checked, with the address of `data`). Rows are
 // compared with `capacity`, for which `points` is large enough (checked). `before` and `counts` are
@@ -213,68 +264,68 @@ unsafe impl KernelSpec for Unpack {
     type Args<'a> = UnpackArgs<'a>;
 
     fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-        if args.is_aligned != 0 && !args.can_read_words() {
-            return Err(refused(Self::NAME, "values are not aligned to 4 bytes"));
-        }
-        check_cloud(Self::NAME, args, grid)
+        check(Self::NAME, args, grid, &[])
     }
 }
 
-// SAFETY: as `Unpack`, of which `MovingArgs` has the parameter (compared). The time ends within its
-// point (checked) and is read by words only where it is aligned (checked). The matrices that are
-// read are two of `knots`, since the first is at most the one before the last; it is a number, as
-// the times that are not are left out. `time_aggregates` is as long as `aggregates` (checked).
+// SAFETY: as for `Unpack`, with the same fields. Times of clouds that move end within their point (checked)
+// and are read as its values; a matrix is chosen by a finite time (checked) within
+// their number. `time_aggregates` is as long as `aggregates` (checked).
 unsafe impl KernelSpec for UnpackMoving {
     const NAME: &'static str = "unpack_moving_points";
     type Args<'a> = MovingArgs<'a>;
 
     fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-        if args.cloud.is_aligned != 0 && !args.can_read_words() {
-            return Err(refused(Self::NAME, "values are not aligned to 4 bytes"));
-        }
-        let end = end_of(args.time_offset, args.time_datatype);
-        let is_within = end.is_some_and(|end| end <= u64::from(args.cloud.point_step));
-        // An offset of NaN would choose any matrix.
-        if !(is_within || args.cloud.num_points == 0)
-            || !(args.first_s.is_finite() && args.knots_per_s.is_finite())
-        {
-            let found = format!(
-                "a time of type {} at {}, from {} s on, {} per s",
-                args.time_datatype, args.time_offset, args.first_s, args.knots_per_s
-            );
-            return Err(refused(Self::NAME, &found));
-        }
-        check_cloud(Self::NAME, &args.cloud, grid)?;
-        let num_blocks = args.cloud.num_points.div_ceil(THREADS_PER_BLOCK).max(1);
-        check_lens(
-            Self::NAME,
-            [("time_aggregates", args.time_aggregates.len(), num_blocks as usize)],
-        )
+        check(Self::NAME, &args.args, grid, &args.sweeps)?;
+        let num_tiles = grid.num_blocks[0] as usize;
+        check_lens(Self::NAME, [("time_aggregates", args.time_aggregates.len(), num_tiles)])
     }
 }
 
-fn check_cloud(name: &'static str, args: &UnpackArgs<'_>, grid: &Grid) -> Result<()> {
+/// Checks the clouds of a launch; without sweeps none moves.
+fn check(
+    name: &'static str,
+    args: &UnpackArgs<'_>,
+    grid: &Grid,
+    sweeps: &[UnpackSweep],
+) -> Result<()> {
     check_threads(name, grid.threads_per_block, THREADS_PER_BLOCK)?;
-    let num_blocks = args.num_points.div_ceil(THREADS_PER_BLOCK).max(1);
-    let num_channels = args.num_channels as usize;
-    if grid.num_blocks != [num_blocks, 1] || !(3..=MAX_CHANNELS).contains(&num_channels) {
+    let (num_channels, num_clouds) = (args.num_channels as usize, args.num_clouds as usize);
+    let (mut num_tiles, mut num_counts) = (0, 0);
+    for (index, cloud) in args.clouds().iter().enumerate() {
+        let sweep = sweeps.get(index).filter(|_| cloud.is_moving != 0);
+        if cloud.first_tile != num_tiles {
+            return Err(refused(name, "tiles of clouds do not follow each other"));
+        }
+        num_tiles = num_tiles.saturating_add(cloud.num_tiles());
+        num_counts = num_counts.max((cloud.counts_row as usize + 1) * NUM_COUNTS);
+        if cloud.is_aligned != 0 && !cloud.can_read_words(args.num_channels, sweep) {
+            return Err(refused(name, "values are not aligned to 4 bytes"));
+        }
+        if let Some(sweep) = sweep {
+            sweep.check(name, cloud)?;
+        }
+        let needed = cloud.num_bytes(args.num_channels);
+        let needed = needed.and_then(|needed| usize::try_from(needed).ok()).ok_or_else(|| {
+            refused(name, &format!("points of {} bytes do not fit", cloud.point_step))
+        })?;
+        check_lens(name, [("data", cloud.data.len(), needed)])?;
+    }
+    let is_known = (1..=MAX_CLOUDS).contains(&num_clouds);
+    if grid.num_blocks != [num_tiles, 1] || !is_known || !(3..=MAX_CHANNELS).contains(&num_channels)
+    {
         let [x, y] = grid.num_blocks;
-        let found = format!("{x} x {y} blocks, {num_channels} channels");
+        let found = format!("{x} x {y} blocks, {num_clouds} clouds, {num_channels} channels");
         return Err(refused(name, &found));
     }
-    let needed = args.num_bytes().and_then(|needed| usize::try_from(needed).ok());
-    let needed = needed
-        .ok_or_else(|| refused(name, &format!("points of {} bytes do not fit", args.point_step)))?;
     let num_values = (args.capacity as usize).saturating_mul(num_channels);
-    let num_counts = if args.counts.is_empty() { 0 } else { NUM_COUNTS };
     let slices = [
-        ("data", args.data.len(), needed),
         ("points", args.points.len(), num_values),
         ("num", args.num.len(), 1),
-        ("counts", args.counts.len(), num_counts),
+        ("counts", args.counts.len(), if args.counts.is_empty() { 0 } else { num_counts }),
         ("counters", args.counters.len(), Count::ALL.len()),
         ("ticket", args.ticket.len(), 1),
-        ("aggregates", args.aggregates.len(), num_blocks as usize),
+        ("aggregates", args.aggregates.len(), num_tiles as usize),
     ];
     check_lens(name, slices)
 }

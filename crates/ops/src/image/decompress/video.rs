@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 #[cfg(feature = "cuda")]
 use super::nvdec;
 use crate::device::Device;
-use det_post_types::{DeviceBytes, DeviceChoice, Encoding, ImageView, Result, Size};
+use det_post_types::{DeviceBytes, DeviceChoice, Encoding, FrameCrop, ImageView, Result, Size};
 
 /// Names the library libnvcuvid.
 #[cfg(feature = "cuda")]
@@ -73,15 +73,20 @@ impl GpuVideo {
         Device::Cuda(self.decoder.device().clone())
     }
 
-    /// Decodes the NAL units of one picture, with start codes, which has this size, and waits for it. The first one, and
-    /// the first after [`Self::reset`], is a key frame with all parameter sets.
+    /// Decodes the NAL units of one picture, with start codes, which is there in its frame, and waits for it. The first
+    /// one, and the first after [`Self::reset`], is a key frame with all parameter sets.
     ///
     /// # Errors
-    /// `VideoCodec` when it is damaged or of another size, after which [`Self::reset`] is called; `Encoding` for what
+    /// `VideoCodec` when it is damaged or of another frame, after which [`Self::reset`] is called; `Encoding` for what
     /// the engines do not decode; `Device` and `DeviceLost` when the device fails. Then `picture` holds none.
-    pub fn decode(&mut self, units: &[u8], size: Size, picture: &mut DevicePicture) -> Result<()> {
-        picture.size = size;
-        self.decoder.decode(units, size, &mut picture.picture)
+    pub fn decode(
+        &mut self,
+        units: &[u8],
+        crop: FrameCrop,
+        picture: &mut DevicePicture,
+    ) -> Result<()> {
+        picture.size = crop.size;
+        self.decoder.decode(units, crop, &mut picture.picture)
     }
 
     /// Forgets all pictures.
@@ -112,7 +117,7 @@ impl GpuVideo {
     pub fn decode(
         &mut self,
         _units: &[u8],
-        _size: Size,
+        _crop: FrameCrop,
         _picture: &mut DevicePicture,
     ) -> Result<()> {
         match self.never {}

@@ -13,7 +13,7 @@ use super::parameters::{
     Color, PictureParameters, SequenceParameters, SliceStart, SliceType, check_len, profile_name,
 };
 pub(super) use coded::CodedPicture;
-use det_post_types::{Error, ErrorKind, Result, Size};
+use det_post_types::{Error, ErrorKind, FrameCrop, Result, Size};
 
 /// The most pixels of a picture, and of all pictures that a decoder keeps: the limits of level 5.2.
 const MAX_MACROBLOCKS: u64 = 36_864;
@@ -47,8 +47,7 @@ struct Current {
 /// A picture that is to be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NextPicture {
-    /// In pixels.
-    pub(super) size: Size,
+    pub(super) crop: FrameCrop,
     pub(super) color: Color,
     pub(super) is_key: bool,
 }
@@ -166,8 +165,8 @@ impl Stream {
                 decodable.push(unit.bytes);
             }
         }
-        let SequenceParameters { size, color, .. } = sequence;
-        Ok(NextPicture { size, color, is_key: slices.is_key })
+        let SequenceParameters { crop, color, .. } = sequence;
+        Ok(NextPicture { crop, color, is_key: slices.is_key })
     }
 
     /// The parameters of a slice.
@@ -214,7 +213,8 @@ impl Stream {
             (false, false) => "image that depends on others",
         };
         Ok(match self.sequence_of(&slices.first) {
-            Ok(SequenceParameters { size: Size { width, height }, profile, .. }) => {
+            Ok(SequenceParameters { crop, profile, .. }) => {
+                let Size { width, height } = crop.size;
                 format!("{kind} of {width}x{height}, {} profile", profile_name(profile))
             }
             Err(_) => kind.to_owned(),
@@ -292,7 +292,7 @@ pub(super) fn key_frame(packet: &[u8]) -> KeyFrame {
 /// Checks that a decoder can decode a sequence, in bounded memory.
 fn check_decodable(sequence: &SequenceParameters, max_bytes: usize) -> Result<()> {
     let SequenceParameters { profile, chroma_format, bit_depth, num_references, .. } = *sequence;
-    let (name, Size { width, height }) = (profile_name(profile), sequence.size);
+    let (name, Size { width, height }) = (profile_name(profile), sequence.crop.size);
     if !sequence.is_progressive {
         return Err(unsupported("interlaced video"));
     }
@@ -301,8 +301,8 @@ fn check_decodable(sequence: &SequenceParameters, max_bytes: usize) -> Result<()
             "{name} profile with chroma format {chroma_format} and {bit_depth} bits; decoded is 4:2:0 of 8 bits"
         )));
     }
-    let Size { width: across, height: down } = sequence.macroblocks;
-    let macroblocks = u64::from(across) * u64::from(down);
+    let Size { width: across, height: down } = sequence.crop.coded;
+    let macroblocks = u64::from(across / 16) * u64::from(down / 16);
     let kept = macroblocks * u64::from(num_references);
     if width == 0 || height == 0 || macroblocks > MAX_MACROBLOCKS || kept > MAX_KEPT_MACROBLOCKS {
         return Err(unsupported(&format!(

@@ -32,36 +32,50 @@ impl Bits {
 /// What differs between the sequences of the tests.
 #[derive(Clone, Copy)]
 struct Sequence {
+    id: u32,
     profile: u32,
+    chroma_format: u32,
+    has_scaling: bool,
     bit_depth: u32,
     num_references: u32,
     macroblocks: [u32; 2],
     is_progressive: bool,
     allows_gaps: bool,
-    /// Of 2 pixels each, at the right and at the bottom.
-    crop: Option<[u32; 2]>,
+    /// `frame_crop_left_offset`, right, top, bottom.
+    crop: Option<[u32; 4]>,
     /// `video_full_range_flag` and `matrix_coefficients`.
     color: Option<(u32, u32)>,
 }
 
 const SEQUENCE: Sequence = Sequence {
+    id: 0,
     profile: 66,
+    chroma_format: 1,
+    has_scaling: false,
     bit_depth: 8,
     num_references: 1,
     macroblocks: [40, 23],
     is_progressive: true,
     allows_gaps: false,
-    crop: Some([0, 4]),
+    crop: Some([0, 0, 0, 4]),
     color: None,
 };
 
 impl Sequence {
     fn unit(self) -> Vec<u8> {
-        let mut bits = Bits::default().bits(self.profile, 8).bits(0, 8).bits(31, 8).unsigned(0);
-        if self.profile == 100 {
-            // 4:2:0, the depths, no bypass, no scaling lists.
-            bits = bits.unsigned(1).unsigned(self.bit_depth - 8).unsigned(self.bit_depth - 8);
-            bits = bits.bits(0, 1).bits(0, 1);
+        let mut bits =
+            Bits::default().bits(self.profile, 8).bits(0, 8).bits(31, 8).unsigned(self.id);
+        if self.profile >= 100 {
+            bits = bits.unsigned(self.chroma_format);
+            if self.chroma_format == 3 {
+                bits = bits.bits(0, 1);
+            }
+            // The depths, no bypass.
+            bits = bits.unsigned(self.bit_depth - 8).unsigned(self.bit_depth - 8).bits(0, 1);
+            bits = bits.bits(self.has_scaling.into(), 1);
+            if self.has_scaling {
+                bits = self.scaling_lists(bits);
+            }
         }
         let [width, height] = self.macroblocks;
         // Numbers of pictures of 4 bits, order counts of type 2.
@@ -72,8 +86,8 @@ impl Sequence {
             bits = bits.bits(0, 1);
         }
         bits = bits.bits(1, 1).bits(self.crop.is_some().into(), 1);
-        if let Some([right, bottom]) = self.crop {
-            bits = bits.unsigned(0).unsigned(right).unsigned(0).unsigned(bottom);
+        for offset in self.crop.into_iter().flatten() {
+            bits = bits.unsigned(offset);
         }
         bits = bits.bits(self.color.is_some().into(), 1);
         if let Some((range, matrix)) = self.color {
@@ -81,6 +95,15 @@ impl Sequence {
             bits = bits.bits(1, 8).bits(1, 8).bits(matrix, 8);
         }
         bits.unit(0x67)
+    }
+
+    /// A list as it is by default, one of 8s, one that ends at once, and none.
+    fn scaling_lists(self, mut bits: Bits) -> Bits {
+        // se(v) of 0 is the bit 1; of -8 and 1 the codes 16 and 1.
+        bits = bits.bits(1, 1).unsigned(16);
+        bits = (0..16).fold(bits.bits(1, 1), |bits, _| bits.bits(1, 1));
+        bits = bits.bits(1, 1).unsigned(1).unsigned(18);
+        bits.bits(0, if self.chroma_format == 3 { 9 } else { 5 })
     }
 }
 
@@ -174,7 +197,7 @@ fn what_is_not_decoded_is_refused_by_name() {
         (Sequence { bit_depth: 10, ..high }, "high profile with chroma format 1 and 10 bits"),
         (Sequence { macroblocks: [256, 145], ..SEQUENCE }, "images of 4096x2312"),
         (Sequence { num_references: 16, macroblocks: [120, 120], ..SEQUENCE }, "16 references"),
-        (Sequence { crop: Some([320, 0]), ..SEQUENCE }, "images of 0x368"),
+        (Sequence { crop: Some([0, 320, 0, 0]), ..SEQUENCE }, "images of 0x368"),
     ] {
         let (mut stream, mut units) = (Stream::default(), CodedPicture::default());
         let error = stream.take(&with(sequence), 1 << 30, &mut units).unwrap_err();
@@ -204,7 +227,7 @@ fn sizes_and_colors_are_those_of_the_sequence() {
             (true, 1),
         ),
         (
-            Sequence { macroblocks: [1, 1], crop: Some([7, 7]), ..SEQUENCE },
+            Sequence { macroblocks: [1, 1], crop: Some([3, 4, 2, 5]), ..SEQUENCE },
             Size::new(2, 2),
             (false, 2),
         ),
@@ -212,7 +235,7 @@ fn sizes_and_colors_are_those_of_the_sequence() {
     for (sequence, size, (is_full_range, matrix)) in cases {
         let packet = packet(&[sequence.unit(), picture_set(), key()]);
         let next = Stream::default().take(&packet, 1 << 20, &mut CodedPicture::default()).unwrap();
-        assert_eq!((next.size, next.color), (size, Color { is_full_range, matrix }));
+        assert_eq!((next.crop.size, next.color), (size, Color { is_full_range, matrix }));
     }
     let error = Stream::default()
         .take(&first(), 640 * 360 * 3 / 2 - 1, &mut CodedPicture::default())
@@ -221,6 +244,71 @@ fn sizes_and_colors_are_those_of_the_sequence() {
     assert!(
         Stream::default().take(&first(), 640 * 360 * 3 / 2, &mut CodedPicture::default()).is_ok()
     );
+}
+
+/// Offsets count samples of chroma, and of fields where pictures may be fields (H.264, 7-19 to 7-22).
+#[test]
+fn pictures_are_where_the_sequence_states() {
+    let high = Sequence { profile: 100, ..SEQUENCE };
+    let cropped = |crop, of: Sequence| Sequence { crop: Some(crop), ..of };
+    let all = [13, 12, 30, 31];
+    let of_chroma = |chroma_format| Sequence { profile: 244, chroma_format, ..SEQUENCE };
+    let fields = Sequence { is_progressive: false, macroblocks: [40, 12], ..SEQUENCE };
+    let cases = [
+        ("none", Sequence { crop: None, ..SEQUENCE }, [0, 0], [640, 368]),
+        ("zeros", cropped([0; 4], SEQUENCE), [0, 0], [640, 368]),
+        ("each side", cropped(all, SEQUENCE), [26, 60], [590, 246]),
+        ("high", cropped(all, high), [26, 60], [590, 246]),
+        ("colours", cropped(all, Sequence { color: Some((0, 6)), ..high }), [26, 60], [590, 246]),
+        ("scaling", cropped(all, Sequence { has_scaling: true, ..high }), [26, 60], [590, 246]),
+        ("fields", cropped([1, 2, 3, 4], fields), [2, 12], [634, 356]),
+        ("grey", cropped(all, of_chroma(0)), [13, 30], [615, 307]),
+        ("4:2:2", cropped(all, of_chroma(2)), [26, 30], [590, 307]),
+        ("4:4:4", cropped(all, of_chroma(3)), [13, 30], [615, 307]),
+        (
+            "4:4:4 with scaling",
+            cropped(all, Sequence { has_scaling: true, ..of_chroma(3) }),
+            [13, 30],
+            [615, 307],
+        ),
+        ("one sample", cropped([0, 319, 183, 0], SEQUENCE), [0, 366], [2, 2]),
+        ("nothing", cropped([160, 160, 0, 0], SEQUENCE), [320, 0], [0, 368]),
+        ("less than nothing", cropped([9999, 9999, 0, 0], SEQUENCE), [19998, 0], [0, 368]),
+    ];
+    for (name, sequence, offset, [width, height]) in cases {
+        let unit = sequence.unit();
+        let read = SequenceParameters::read(Unit { bytes: &unit }).unwrap();
+        let coded = Size::new(640, if sequence.is_progressive { 368 } else { 384 });
+        let expected = FrameCrop { coded, offset, size: Size::new(width, height) };
+        assert_eq!(read.crop, expected, "{name}");
+        assert_eq!(read.has_scaling, sequence.has_scaling, "{name}");
+    }
+}
+
+/// The set that the picture's set names counts, and only a key frame may change it.
+#[test]
+fn each_sequence_has_its_crop() {
+    let sequence = |id, left| Sequence { id, crop: Some([left, 0, 0, 4]), ..SEQUENCE }.unit();
+    let picture_set =
+        |id, of| Bits::default().unsigned(id).unsigned(of).bits(0, 2).unsigned(0).unit(0x68);
+    let slice = |first, picture, frame_num| {
+        let bits = Bits::default().unsigned(0).unsigned(if first == 0x65 { 7 } else { 5 });
+        bits.unsigned(picture).bits(frame_num, 4).bits(0xabc, 12).unit(first)
+    };
+    let (mut stream, mut units) = (Stream::default(), CodedPicture::default());
+    let mut left = |packet: &[Vec<u8>]| {
+        stream.take(&self::packet(packet), 1 << 20, &mut units).map(|next| next.crop.offset[0])
+    };
+    let sets =
+        [sequence(3, 5), sequence(0, 1), picture_set(0, 0), picture_set(1, 3), slice(0x65, 1, 0)];
+    assert_eq!(left(&sets).unwrap(), 10);
+    assert_eq!(left(&[slice(0x41, 1, 1)]).unwrap(), 10);
+    // The set of another picture does not change this one's.
+    assert_eq!(left(&[sequence(0, 2), slice(0x41, 1, 2)]).unwrap(), 10);
+    assert_eq!(left(&[slice(0x65, 0, 0)]).unwrap(), 4);
+    let changed = left(&[sequence(0, 7), slice(0x41, 0, 1)]).unwrap_err();
+    assert!(changed.message().contains("change without a key frame"), "{changed}");
+    assert_eq!(left(&[slice(0x65, 0, 0)]).unwrap(), 14);
 }
 
 #[test]

@@ -63,7 +63,7 @@ plain! {
 }
 
 /// A slice in device memory that a kernel reads.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct In<'a, T> {
     data: u64,

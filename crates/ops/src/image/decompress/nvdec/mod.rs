@@ -12,7 +12,7 @@ mod session;
 use std::ffi::OsStr;
 
 use crate::device::cuda::{CudaDevice, DeviceBuffer, Stream, error};
-use det_post_types::{DeviceBytes, Error, ErrorKind, Result, Size};
+use det_post_types::{DeviceBytes, ErrorKind, FrameCrop, Result};
 use session::Session;
 
 /// The decoder of a stream of H.264.
@@ -50,18 +50,18 @@ impl Decoder {
         self.stream.device()
     }
 
-    /// Decodes the NAL units of one picture and copies it, which has this size, to `picture`.
+    /// Decodes the NAL units of one picture and copies it, which is there in its frame, to `picture`.
     ///
     /// # Errors
-    /// `VideoCodec` when it is damaged or of another size; `Encoding` for what the engines do not decode; `Device` and
+    /// `VideoCodec` when it is damaged or of another frame; `Encoding` for what the engines do not decode; `Device` and
     /// `DeviceLost` when the device fails.
     pub(super) fn decode(
         &mut self,
         units: &[u8],
-        size: Size,
+        crop: FrameCrop,
         picture: &mut Option<Picture>,
     ) -> Result<()> {
-        let decoded = self.decode_to(units, size, picture);
+        let decoded = self.decode_to(units, crop, picture);
         match decoded {
             // A fault of the GPU, if there is one, is the reason.
             Err(error) if error.kind() == ErrorKind::Device => {
@@ -71,18 +71,17 @@ impl Decoder {
         }
     }
 
-    fn decode_to(&mut self, units: &[u8], size: Size, picture: &mut Option<Picture>) -> Result<()> {
-        let (sequence, surface) = self.session.decode(units)?;
-        if sequence.size != size {
-            let [Size { width, height }, Size { width: across, height: down }] =
-                [sequence.size, size];
-            let message = format!("an image of {width}x{height} in a stream of {across}x{down}");
-            return Err(Error::new(ErrorKind::VideoCodec, "device", message));
-        }
-        let num_bytes = size.width as usize * size.height as usize * 3 / 2;
+    fn decode_to(
+        &mut self,
+        units: &[u8],
+        crop: FrameCrop,
+        picture: &mut Option<Picture>,
+    ) -> Result<()> {
+        let surface = self.session.decode(units)?;
+        let num_bytes = crop.size.width as usize * crop.size.height as usize * 3 / 2;
         let picture = self.reserve(picture, num_bytes)?;
         picture.num_bytes = 0;
-        self.session.read((sequence, surface), &mut picture.bytes)?;
+        self.session.read(surface, &crop, &mut picture.bytes)?;
         picture.num_bytes = num_bytes;
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::ffi::c_ulong;
 use super::interface::{
     CHROMA_420, CODEC_H264, Capabilities, DecoderInfo, ON_ENGINES, SURFACE_NV12, VideoFormat,
 };
-use det_post_types::{Error, ErrorKind, Result, Size};
+use det_post_types::{Error, ErrorKind, FrameCrop, Result, Size};
 
 /// Pictures that may be mapped at once.
 const NUM_OUTPUT_SURFACES: c_ulong = 2;
@@ -13,11 +13,9 @@ const NUM_OUTPUT_SURFACES: c_ulong = 2;
 /// A sequence that the engines decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sequence {
-    /// Of the surfaces: whole macroblocks.
+    /// Of the surfaces: whole macroblocks. The part of them that the parser states is not used: it is wrong where
+    /// pictures do not begin at the left and at the top.
     pub(super) coded: Size,
-    /// Where the pictures are in the surfaces; even.
-    pub(super) offset: [usize; 2],
-    pub(super) size: Size,
     pub(super) num_surfaces: u8,
 }
 
@@ -27,7 +25,7 @@ impl Sequence {
     /// # Errors
     /// `Encoding` for one that the engines do not decode.
     pub(super) fn of(format: &VideoFormat, engines: &Capabilities) -> Result<Self> {
-        let &VideoFormat { coded_width, coded_height, left, top, right, bottom, .. } = format;
+        let &VideoFormat { coded_width, coded_height, .. } = format;
         let depth = 8 + format.luma_depth_minus_8.max(format.chroma_depth_minus_8);
         let is_known = (format.codec, format.chroma, depth) == (CODEC_H264, CHROMA_420, 8);
         if !is_known || format.is_progressive == 0 {
@@ -49,24 +47,34 @@ impl Sequence {
                 engines.max_macroblocks
             )));
         }
-        let part = |start: i32, end: i32, all: u32| {
-            let [start, end] = [start, end].map(u32::try_from);
-            let (start, end) = (start.ok()?, end.ok()?);
-            (start < end && end <= all && start % 2 == 0 && end % 2 == 0).then_some((start, end))
-        };
-        let across = part(left, right, coded_width);
-        let Some((across, down)) = across.zip(part(top, bottom, coded_height)) else {
-            return Err(refused(&format!(
-                "the part {left},{top} to {right},{bottom} of {coded_width}x{coded_height}"
-            )));
-        };
         Ok(Self {
             coded: Size::new(coded_width, coded_height),
-            offset: [across.0 as usize, down.0 as usize],
-            size: Size::new(across.1 - across.0, down.1 - down.0),
             // The parser takes 1 for «as before».
             num_surfaces: format.min_surfaces.max(2),
         })
+    }
+
+    /// Checks that a picture is a part of the surfaces, at even places.
+    ///
+    /// # Errors
+    /// `VideoCodec`.
+    pub(super) fn check(&self, crop: &FrameCrop) -> Result<()> {
+        let FrameCrop { coded, offset: [left, top], size } = *crop;
+        let is_part = |start: u32, len: u32, all: u32| {
+            let end = start.checked_add(len);
+            len > 0 && start % 2 == 0 && len % 2 == 0 && end.is_some_and(|end| end <= all)
+        };
+        let is_within =
+            is_part(left, size.width, coded.width) && is_part(top, size.height, coded.height);
+        if coded == self.coded && is_within {
+            return Ok(());
+        }
+        let [found, stated, part] =
+            [self.coded, coded, size].map(|Size { width, height }| format!("{width}x{height}"));
+        let message = format!(
+            "frames of {found} for NVDEC, in a stream of {stated} with images of {part} at {left}, {top}"
+        );
+        Err(Error::new(ErrorKind::VideoCodec, "device", message))
     }
 
     /// Whether a decoder of this sequence decodes another.
@@ -125,55 +133,63 @@ mod tests {
         reserved_end: [0; 10],
     };
 
-    fn format(coded: [u32; 2], [left, top, right, bottom]: [i32; 4]) -> VideoFormat {
+    fn format(coded_width: u32, coded_height: u32) -> VideoFormat {
         VideoFormat {
             codec: CODEC_H264,
             is_progressive: 1,
             min_surfaces: 5,
-            coded_width: coded[0],
-            coded_height: coded[1],
-            left,
-            top,
-            right,
-            bottom,
+            coded_width,
+            coded_height,
             chroma: CHROMA_420,
             ..VideoFormat::default()
         }
     }
 
     #[test]
-    fn pictures_are_parts_of_their_surfaces() {
-        let full = format([1920, 1088], [0, 0, 1920, 1080]);
-        let sequence = Sequence::of(&full, &ENGINES).unwrap();
-        assert_eq!((sequence.size, sequence.offset), (Size::new(1920, 1080), [0, 0]));
+    fn surfaces_are_whole_frames() {
+        let sequence = Sequence::of(&format(1920, 1088), &ENGINES).unwrap();
         let DecoderInfo { height, target_height, num_decode_surfaces, .. } = sequence.decoder();
         assert_eq!([height, target_height, num_decode_surfaces], [1088, 1088, 5]);
-        let part = format([64, 48], [2, 4, 62, 44]);
-        let part = Sequence::of(&part, &ENGINES).unwrap();
-        assert_eq!((part.size, part.offset), (Size::new(60, 40), [2, 4]));
-        let other = format([64, 48], [0, 0, 64, 48]);
-        let fewer = Sequence::of(&VideoFormat { min_surfaces: 0, ..other }, &ENGINES).unwrap();
+        let small = format(64, 48);
+        let part = Sequence::of(&small, &ENGINES).unwrap();
+        let fewer = Sequence::of(&VideoFormat { min_surfaces: 0, ..small }, &ENGINES).unwrap();
         assert_eq!(fewer.num_surfaces, 2);
         assert!(part.serves(&fewer) && !fewer.serves(&part) && !part.serves(&sequence));
     }
 
     #[test]
+    fn pictures_are_parts_of_their_surfaces() {
+        let sequence = Sequence::of(&format(64, 48), &ENGINES).unwrap();
+        let cases = [
+            ([64, 48], [0, 0], [64, 48], true),
+            ([64, 48], [2, 4], [62, 44], true),
+            ([64, 48], [62, 46], [2, 2], true),
+            ([64, 48], [2, 0], [64, 48], false),
+            ([64, 48], [0, 2], [64, 48], false),
+            ([64, 48], [1, 0], [62, 48], false),
+            ([64, 48], [0, 0], [63, 48], false),
+            ([64, 48], [0, 0], [0, 48], false),
+            ([64, 48], [u32::MAX - 1, 0], [2, 2], false),
+            ([64, 64], [0, 0], [64, 48], false),
+        ];
+        for (coded, offset, size, is_part) in cases {
+            let [coded, size] = [coded, size].map(|[width, height]| Size::new(width, height));
+            let checked = sequence.check(&FrameCrop { coded, offset, size });
+            assert_eq!(checked.is_ok(), is_part, "{coded:?} {offset:?} {size:?}");
+        }
+    }
+
+    #[test]
     fn what_the_engines_do_not_decode_is_refused_by_name() {
-        let whole =
-            |width: u32, height: u32| format([width, height], [0, 0, width as i32, height as i32]);
-        let small = whole(64, 48);
+        let small = format(64, 48);
         let cases = [
             (VideoFormat { codec: 8, ..small }, "codec 8"),
             (VideoFormat { chroma: 2, ..small }, "chroma format 2"),
             (VideoFormat { luma_depth_minus_8: 2, ..small }, "10 bits"),
             (VideoFormat { chroma_depth_minus_8: 1, ..small }, "9 bits"),
             (VideoFormat { is_progressive: 0, ..small }, "interlaced"),
-            (whole(32, 48), "images of 32x48; decoded are 48x16 to 4096x4096"),
-            (whole(4112, 16), "images of 4112x16"),
-            (format([64, 48], [0, 0, 66, 48]), "the part 0,0 to 66,48 of 64x48"),
-            (format([64, 48], [1, 0, 64, 48]), "the part 1,0"),
-            (format([64, 48], [-2, 0, 64, 48]), "the part -2,0"),
-            (format([64, 48], [0, 48, 64, 48]), "the part 0,48"),
+            (format(32, 48), "images of 32x48; decoded are 48x16 to 4096x4096"),
+            (format(4112, 16), "images of 4112x16"),
         ];
         for (format, part) in cases {
             let error = Sequence::of(&format, &ENGINES).unwrap_err();

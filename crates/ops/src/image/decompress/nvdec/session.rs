@@ -17,7 +17,7 @@ use super::interface::{
 };
 use super::sequence::{Sequence, has_engines};
 use crate::device::cuda::{DeviceBuffer, Rows, Stream, error, lock_capture};
-use det_post_types::{Error, ErrorKind, Result, Size};
+use det_post_types::{Error, ErrorKind, FrameCrop, Result, Size};
 
 /// The name of the library, which comes with the driver.
 const NAME: &str = "libnvcuvid.so.1";
@@ -171,16 +171,19 @@ impl Session {
         }
     }
 
-    /// Copies a picture that [`Self::decode`] has queued to the start of `target`, as NV12 without padding, and waits.
+    /// Copies a picture that [`Self::decode`] has queued and that is there in its frame to the start of `target`, as NV12
+    /// without padding, and waits.
     ///
     /// # Errors
-    /// `VideoCodec` when the engines found it damaged; `Argument` when the target is too small; `Device` when the device
+    /// `VideoCodec` when the engines found it damaged, or the frame is another one; `Argument` when the target is too small; `Device` when the device
     /// fails.
     pub(super) fn read(
         &mut self,
         (sequence, picture): (Sequence, c_int),
+        crop: &FrameCrop,
         target: &mut DeviceBuffer<u8>,
     ) -> Result<()> {
+        sequence.check(crop)?;
         if !target.stream().is_same_queue(&self.stream) {
             return Err(error("memory of another stream for an image"));
         }
@@ -195,8 +198,8 @@ impl Session {
             (functions.map)(*decoder, picture, &raw mut address, &raw mut step, &raw mut info)
         };
         check(status, "read an image")?;
-        // SAFETY: the surface is of this sequence, mapped, and written by work of this stream.
-        let copied = unsafe { copy(address, step as usize, &sequence, target) };
+        // SAFETY: the surface is of this sequence, mapped, and written by work of this stream; the picture is a part of it.
+        let copied = unsafe { copy(address, step as usize, crop, target) };
         let waited = stream.synchronize();
         let mut found = DecodeStatus::default();
         // SAFETY: as above; the status is written into a live local.
@@ -339,15 +342,16 @@ extern "C" fn on_picture(user: *mut c_void, picture: *mut PictureStart) -> c_int
 /// Queues copies of the luma and the chroma of a surface, whose chroma follows its luma.
 ///
 /// # Safety
-/// The surface at the address has the size of the sequence in NV12, and stays until the work of the target's stream is
-/// complete; work queued on that stream writes it.
+/// The surface at the address has the frame in NV12, of which the picture is a part, and stays until the work of the
+/// target's stream is complete; work queued on that stream writes it.
 unsafe fn copy(
     address: u64,
     step: usize,
-    sequence: &Sequence,
+    crop: &FrameCrop,
     target: &mut DeviceBuffer<u8>,
 ) -> Result<()> {
-    let Sequence { coded, offset: [left, top], size, .. } = *sequence;
+    let FrameCrop { coded, offset, size } = *crop;
+    let [left, top] = offset.map(|offset| offset as usize);
     let [width, height] = [size.width as usize, size.height as usize];
     let chroma = step * coded.height as usize;
     let rows = |start: usize, top: usize, num: usize| Rows {
@@ -356,7 +360,7 @@ unsafe fn copy(
         len: width,
         num,
     };
-    // SAFETY: the part is within the surface (`Sequence::of`).
+    // SAFETY: the part is within the surface (of the caller).
     unsafe {
         target.enqueue_rows(0, rows(0, top, height))?;
         target.enqueue_rows(width * height, rows(chroma, top / 2, height / 2))
