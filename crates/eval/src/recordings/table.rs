@@ -8,6 +8,7 @@ use super::figures::{
 };
 use super::filters::Filters;
 use super::part_figures::PartFigures;
+use super::streams::OutsideScores;
 use crate::box_overlap::MIN_NUM_TRUTH;
 use det_post_types::text::{LineBreaks, shown};
 
@@ -52,16 +53,18 @@ fn counted<const N: usize>(counts: [(usize, &str, &str); N]) -> impl Iterator<It
 }
 
 impl Evaluation {
-    /// The frames that were left out, in words.
+    /// The frames and scores that were left out, in words.
     pub(super) fn left_out(&self) -> impl Iterator<Item = String> {
-        counted([
+        let scores = self.scores_outside.iter().map(OutsideScores::describe);
+        let frames = counted([
             (self.num_repeated_frames, "frame", " left out: a stamp is repeated on a topic"),
             (
                 self.num_incomplete_frames,
                 "frame of truth",
                 " left out: array or attributes missing",
             ),
-        ])
+        ]);
+        frames.chain(scores)
     }
 }
 
