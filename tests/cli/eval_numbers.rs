@@ -132,3 +132,18 @@ fn filters_are_numbers_in_their_range() {
         }
     }
 }
+
+#[test]
+fn classes_that_differ_in_case_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_truth(&folder.join("truth"));
+    let path = folder.join("found.jsonl");
+    write_lines(&path, 0..NUM_FRAMES, ["lidar_0", "camera_0"]);
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("\"car\"", "\"Car\"")).unwrap();
+    let (_, table) = eval(folder, "found.jsonl", &[]);
+    let expected = "classes \"car\" and \"Car\" differ in case: they are compared as two";
+    assert_eq!(table.matches(expected).count(), 1, "{table}");
+    assert!(!table.contains("\"pedestrian\""), "{table}");
+}

@@ -1,5 +1,6 @@
 //! The tables on the terminal.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::Evaluation;
@@ -64,7 +65,19 @@ impl Evaluation {
                 " left out: array or attributes missing",
             ),
         ]);
-        frames.chain(scores)
+        frames.chain(scores).chain(self.names_by_case())
+    }
+
+    /// Class names that differ only in case, in words: a detection of one is none of the other.
+    fn names_by_case(&self) -> Vec<String> {
+        let mut first = BTreeMap::new();
+        let others = self.class_names.iter().filter_map(|name| {
+            let known = *first.entry(name.to_lowercase()).or_insert(name);
+            (known != name).then(|| {
+                format!("classes {known:?} and {name:?} differ in case: they are compared as two")
+            })
+        });
+        others.collect()
     }
 }
 
