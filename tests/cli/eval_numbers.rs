@@ -112,7 +112,9 @@ fn truth_whose_numbers_are_none_is_named() {
     let sides = ["--detections", &path("found.jsonl"), "--truth", &path("truth")];
     let run = det_post(&[&["eval"], &sides[..]].concat());
     run.expect_code(3);
-    for expected in ["3 objects do not count: box or visibility not finite", "/truth/camera_0 at 1000."] {
+    for expected in
+        ["3 objects do not count: box or visibility not finite", "/truth/camera_0 at 1000."]
+    {
         assert!(run.stdout.contains(expected), "{}", run.stdout);
     }
 }

@@ -54,8 +54,16 @@ mod tests {
 
     #[test]
     fn scores_are_compared_with_precision() {
-        let scored = [(0.95, true), (1.0, true), (0.91, false), (0.25, false), (-3.0, false), (1.5, true), (f32::NAN, true)]
-            .map(|(score, is_right)| Scored { score, is_right });
+        let scored = [
+            (0.95, true),
+            (1.0, true),
+            (0.91, false),
+            (0.25, false),
+            (-3.0, false),
+            (1.5, true),
+            (f32::NAN, true),
+        ]
+        .map(|(score, is_right)| Scored { score, is_right });
         let found = calibration(&scored);
         assert_eq!(found.bins.map(|bin| bin.num_detections), [0, 0, 1, 0, 0, 0, 0, 0, 0, 3]);
         assert!((found.bins[9].mean_score.unwrap() - 2.86 / 3.0).abs() < 1e-6);

@@ -306,13 +306,33 @@ for damage in damages:
     run(&python, script, &["spconv2", &checkpoint, &path("reference.json")]).unwrap();
     std::fs::write(path("damage.py"), DAMAGE).unwrap();
     let cases = [
-        ("backbone_3d.conv2.1.bn2.running_mean", "cut", "conv2.1.bn2.running_mean is (7,); (8,) is expected"),
-        ("backbone_3d.conv1.0.bn2.running_mean", "one", "conv1.0.bn2.running_mean is (); (6,) is expected"),
-        ("backbone_3d.conv4.1.bn1.running_var", "nan", "conv4.1.bn1.running_var has values that are not finite"),
+        (
+            "backbone_3d.conv2.1.bn2.running_mean",
+            "cut",
+            "conv2.1.bn2.running_mean is (7,); (8,) is expected",
+        ),
+        (
+            "backbone_3d.conv1.0.bn2.running_mean",
+            "one",
+            "conv1.0.bn2.running_mean is (); (6,) is expected",
+        ),
+        (
+            "backbone_3d.conv4.1.bn1.running_var",
+            "nan",
+            "conv4.1.bn1.running_var has values that are not finite",
+        ),
         ("backbone_3d.conv1.0.bn2.weight", "gone", "conv1.0.bn2.weight is not in the checkpoint"),
-        ("backbone_3d.conv1.0.conv2.weight", "gone", "conv1.0.conv2.bias belongs to no convolution that is read"),
+        (
+            "backbone_3d.conv1.0.conv2.weight",
+            "gone",
+            "conv1.0.conv2.bias belongs to no convolution that is read",
+        ),
         ("dense_head.heads_list.1.hm.1.weight", "gone", "belongs to no convolution that is read"),
-        ("backbone_3d.conv6.2.conv1.weight", "cut", "conv6.2.conv1 takes 11 channels where 12 come"),
+        (
+            "backbone_3d.conv6.2.conv1.weight",
+            "cut",
+            "conv6.2.conv1 takes 11 channels where 12 come",
+        ),
     ];
     let damages: Vec<String> = cases
         .iter()
