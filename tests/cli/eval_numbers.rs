@@ -59,7 +59,9 @@ fn scores_that_are_no_probabilities_rank_and_are_named() {
     let (figures, table) = eval(folder, "percentages.jsonl", &[]);
     let num = 3 * 2 * u64::from(NUM_FRAMES);
     assert_eq!(figures["scores_outside"][0]["num_detections"], num);
-    let expected = format!("{num} scores outside 0 to 1, from 60");
+    let lowest = figures["scores_outside"][0]["lowest"].as_f64().unwrap();
+    assert!((lowest - 60.0).abs() < 1e-3, "{lowest}");
+    let expected = format!("{num} scores outside 0 to 1, from ");
     assert!(table.contains(&expected) && table.contains("(first in line 1 of "), "{table}");
     for at in [0, 1] {
         let [sensor, expected] = [&figures, &of_probabilities].map(|of| &of["sensors"][at]);

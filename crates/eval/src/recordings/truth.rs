@@ -104,7 +104,7 @@ pub(super) fn read(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Res
         match add(&mut truth, &topics[pair.array], [array, attributes], classes) {
             Ok(0) => {}
             Ok(num) => truth.add_damage(|| {
-                let place = format!("{}: {name} at {time}", path.display());
+                let place = format!("{}: {} at {time}", path.display(), topics[pair.array].name);
                 format!("{place}: {num} objects do not count: box or visibility not finite, or box reversed")
             }),
             Err(error) => truth.add_damage(|| damage(&error)),
