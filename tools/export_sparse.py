@@ -27,7 +27,16 @@ import torch
 from export_dense import ExportError, export_dense
 from export_voxelnext import is_voxelnext, write_voxelnext
 from scn_file import Writer, write_model
-from sparse_convs import LAYOUTS, find_layout, fold, layout_fits, normalization_of
+from sparse_convs import (
+    LAYOUTS,
+    convolutions_of,
+    find_layout,
+    fold,
+    join_block,
+    layout_fits,
+    normalization_of,
+    num_outputs_of,
+)
 
 # Where checkpoints keep the encoder: prefix, and the pattern of its stages.
 FAMILIES = {
@@ -75,14 +84,14 @@ def read_encoder(state, options):
     block, and whether the axes are x y z."""
     family, state = find_family(state)
     stage_pattern = FAMILIES[family][1]
-    convs = [n.removesuffix(".weight") for n, t in state.items() if t.dim() == 5]
+    convs = convolutions_of(state)
     unnormalized = [c for c in convs if f"{normalization_of(c)}.running_var" not in state]
     if unnormalized:
         raise ExportError(f"no batch normalization behind {unnormalized[0]}")
     layout = options.layout or find_layout(state, convs)
     for conv in convs:
         shape = tuple(state[f"{conv}.weight"].shape)
-        if not layout_fits(layout, shape, len(state[f"{normalization_of(conv)}.weight"])):
+        if not layout_fits(layout, shape, num_outputs_of(state, conv)):
             raise ExportError(f"{conv}.weight is {shape}: --layout {layout} does not fit")
     known = re.compile(rf"(conv_input\.0|conv_out\.0|extra_conv\.0|{stage_pattern}.*)$")
     for conv in convs:
@@ -101,7 +110,7 @@ def read_encoder(state, options):
         conv = fold(state, name, layout, options.bn_eps)
         stage = re.match(stage_pattern, name)
         if name.endswith(".conv2"):
-            steps[-1] = (*steps[-1], conv)
+            join_block(steps, conv)
             continue
         if name in ("conv_out.0", "extra_conv.0"):
             conv.strided = True
@@ -120,7 +129,6 @@ def read_encoder(state, options):
             seen_stages.add(stage.group(1))
         steps.append((conv,))
     is_xyz = set_geometry(downs, options)
-    check_channels(steps)
     return steps, is_xyz
 
 
@@ -148,18 +156,6 @@ def set_geometry(downs, options):
     out.stride = tuple(1 + a for a in axis)
     out.padding = tuple(options.last_padding * a for a in axis)
     return is_xyz
-
-
-def check_channels(steps):
-    """Refuses steps that do not follow one another."""
-    channels = steps[0][0].weight.shape[4]
-    for step in steps:
-        for conv in step:
-            if conv.weight.shape[4] != channels:
-                raise ExportError(
-                    f"{conv.name} takes {conv.weight.shape[4]} channels where {channels} come"
-                )
-            channels = conv.weight.shape[0]
 
 
 def write_scn(steps, is_xyz, grid, point_channels, half):

@@ -5,7 +5,16 @@ import re
 
 from export_dense import ExportError
 from scn_file import Writer, write_model
-from sparse_convs import find_layout, fold, layout_fits, normalization_of, plain
+from sparse_convs import (
+    convolutions_of,
+    find_layout,
+    fold,
+    join_block,
+    layout_fits,
+    num_outputs_of,
+    plain,
+    refuse_unread,
+)
 
 BACKBONE = "backbone_3d."
 HEAD = "dense_head.heads_list."
@@ -27,12 +36,13 @@ def is_voxelnext(state):
 def write_voxelnext(state, options):
     """The bytes of a file, and the names of its outputs."""
     body = {n.removeprefix(BACKBONE): t for n, t in state.items() if n.startswith(BACKBONE)}
-    convs = [n.removesuffix(".weight") for n, t in body.items() if t.dim() == 5]
+    convs = convolutions_of(body)
     layout = options.layout or find_layout(body, convs)
     for name in convs:
         shape = tuple(body[f"{name}.weight"].shape)
-        if not layout_fits(layout, shape, len(body[f"{normalization_of(name)}.weight"])):
+        if not layout_fits(layout, shape, num_outputs_of(body, name)):
             raise ExportError(f"{name}.weight is {shape}: --layout {layout} does not fit")
+    refuse_unread(body, [*convs, "conv_out.0", "shared_conv.0"])
     print(f"family VoxelNeXt, weights laid out as in {layout}, {len(convs)} convolutions of voxels")
     stages = read_stages(body, convs, layout, options.bn_eps)
 
@@ -66,7 +76,7 @@ def read_stages(body, convs, layout, eps):
         conv = fold(body, name, layout, eps)
         steps = stages.setdefault(stage.group(1) or stage.group(2), [])
         if name.endswith(".conv2"):
-            steps[-1] = (*steps[-1], conv)
+            join_block(steps, conv)
             continue
         if not steps and stage.group(2) not in (None, "1"):
             conv.strided, conv.stride = True, (2, 2, 2)
@@ -89,6 +99,8 @@ def write_head(state, layout, writer, x):
             found.setdefault((int(task), branch), []).append(name.removesuffix(".weight"))
     if not found:
         raise ExportError(f"no head: nothing begins with {HEAD}0")
+    normed, last = (sum(parts, []) for parts in zip(*((c[:-1], c[-1:]) for c in found.values())))
+    refuse_unread({n: t for n, t in state.items() if n.startswith(HEAD)}, normed, last)
     outputs = []
     for (task, branch), convs in sorted(found.items()):
         if branch not in BRANCHES:

@@ -68,15 +68,20 @@ class Writer:
     def __init__(self, grid, channels, half):
         self.grid, self.channels, self.half = list(grid), channels, half
         self.body, self.num_tensors, self.keys = b"", 1, 0
+        self.channels_of = {"0": channels}
 
     def emit(self, op, name, inputs, output=None, **attributes):
         output = output or str(self.num_tensors)
         self.num_tensors += 1
+        self.channels_of[output] = self.channels
         self.body += node(op, name, inputs, output, **attributes)
         return output
 
     def conv(self, conv, x, relu, output=None):
         num_out, *kernel, num_in = conv.weight.shape
+        if num_in != self.channels_of[x]:
+            found = f"takes {num_in} channels where {self.channels_of[x]} come"
+            raise ExportError(f"{conv.name} {found}")
         grid, subm = self.grid, not conv.strided
         if conv.strided:
             sizes = zip(grid, kernel, conv.stride, conv.padding)
@@ -108,12 +113,18 @@ class Writer:
             first, second = step
             y = self.conv(first, x, relu=True)
             y = self.conv(second, y, relu=False)
+            if self.channels != self.channels_of[x]:
+                found = f"gives {self.channels} channels, added to {self.channels_of[x]}"
+                raise ExportError(f"{second.name} {found}")
             y = self.emit("Add", f"{second.name}.add", [y, x])
             x = self.emit("Relu", f"{second.name}.relu", [y])
         return x
 
     def merge(self, inputs, scales):
         """The sums of features of several levels on a plane of the first one's rows and columns."""
+        channels = [self.channels_of[x] for x in inputs]
+        if len(set(channels)) > 1:
+            raise ExportError(f"levels of {channels} channels are added; they must be as many")
         return self.emit(
             "MergeSites", "merge", inputs, scales=scales, output_spatial_shape=self.grid
         )

@@ -39,9 +39,53 @@ def normalization_of(conv):
     return f"{head}.bn{last.removeprefix('conv')}"
 
 
+def convolutions_of(state):
+    """The names of the convolutions in space, in the order of the checkpoint."""
+    tensors = [name for name, tensor in state.items() if tensor.dim() == 5]
+    return [name.removesuffix(".weight") for name in tensors if name.endswith(".weight")]
+
+
 def layout_fits(layout, shape, num_outputs):
     out, *kernel, _ = LAYOUTS[layout]
     return shape[out] == num_outputs and all(shape[axis] in (1, 3, 5) for axis in kernel)
+
+
+def vector(state, name, num):
+    """The tensor of a name in f64, a finite number for each of so many outputs."""
+    if name not in state:
+        raise ExportError(f"{name} is not in the checkpoint")
+    if tuple(state[name].shape) != (num,):
+        raise ExportError(f"{name} is {tuple(state[name].shape)}; ({num},) is expected")
+    values = state[name].double()
+    if not torch.isfinite(values).all():
+        raise ExportError(f"{name} has values that are not finite")
+    return values
+
+
+def num_outputs_of(state, conv):
+    """How many outputs the batch normalization behind a convolution has."""
+    name = f"{normalization_of(conv)}.weight"
+    if name not in state or state[name].dim() != 1:
+        found = tuple(state[name].shape) if name in state else "not in the checkpoint"
+        raise ExportError(f"{name} is {found}; a value for each output of {conv} is expected")
+    return len(state[name])
+
+
+def refuse_unread(state, convs, plain_convs=()):
+    """Refuses tensors that belong neither to a convolution nor to the normalization behind it: a
+    network without one of its layers is another network."""
+    read = {*convs, *plain_convs, *map(normalization_of, convs)}
+    for name in state:
+        if name.rpartition(".")[0] not in read:
+            raise ExportError(f"{name} belongs to no convolution that is read")
+
+
+def join_block(steps, conv):
+    """Adds the second convolution of a residual block."""
+    first = f"{conv.name.removesuffix('2')}1"
+    if not steps or [of.name for of in steps[-1]] != [first]:
+        raise ExportError(f"{conv.name} does not follow {first}")
+    steps[-1] = (*steps[-1], conv)
 
 
 def find_layout(state, convs):
@@ -54,7 +98,7 @@ def find_layout(state, convs):
     candidates = list(LAYOUTS)
     for conv in convs:
         shape = tuple(state[f"{conv}.weight"].shape)
-        num_outputs = len(state[f"{normalization_of(conv)}.weight"])
+        num_outputs = num_outputs_of(state, conv)
         candidates = [c for c in candidates if layout_fits(c, shape, num_outputs)]
     if len(candidates) == 1:
         return candidates[0]
@@ -66,12 +110,12 @@ def find_layout(state, convs):
 def fold(state, name, layout, eps):
     """A convolution with the batch normalization behind it."""
     weight = weights_of(state[f"{name}.weight"], layout)
-    norm = normalization_of(name)
+    num, norm = weight.shape[0], normalization_of(name)
     gamma, beta, mean, var = (
-        state[f"{norm}.{part}"].double()
+        vector(state, f"{norm}.{part}", num)
         for part in ("weight", "bias", "running_mean", "running_var")
     )
-    bias = state.get(f"{name}.bias", torch.zeros(len(gamma))).double()
+    bias = bias_of(state, name, num)
     scale = gamma / torch.sqrt(var + eps)
     return Conv(name, weight * scale[:, None, None, None, None], (bias - mean) * scale + beta)
 
@@ -95,5 +139,10 @@ def weights_of(tensor, layout):
 def plain(state, name, layout):
     """A convolution without batch normalization."""
     weight = weights_of(state[f"{name}.weight"], layout)
-    bias = state.get(f"{name}.bias", torch.zeros(weight.shape[0])).double()
-    return Conv(name, weight, bias)
+    return Conv(name, weight, bias_of(state, name, weight.shape[0]))
+
+
+def bias_of(state, name, num):
+    """The biases of a convolution; zeros where it has none."""
+    is_there = f"{name}.bias" in state
+    return vector(state, f"{name}.bias", num) if is_there else torch.zeros(num).double()

@@ -9,6 +9,7 @@ import hashlib
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 
 import view_network as net
@@ -26,13 +27,14 @@ def main():
     state = export_view_decoder.load_state(args.checkpoint)
     prefix = "backbone."
     backbone = net.Backbone()
-    backbone.load_state_dict({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
+    of_backbone = {k.removeprefix(prefix): torch.from_numpy(v) for k, v in state.items() if k.startswith(prefix)}
+    backbone.load_state_dict(of_backbone)
     example = torch.zeros(net.NUM_CAMERAS, 3, net.HEIGHT, net.WIDTH)
     onnx, weights = args.out / "surround_backbone.onnx", args.out / "surround_decoder.safetensors"
     outputs = [f"map_{stride}" for stride in net.STRIDES]
     export(net.ExportedBackbone(backbone), example, onnx, "images", outputs)
     _, decoder = export_view_decoder.find_decoder(state)
-    export_view_decoder.write_safetensors(weights, decoder, torch.float16)
+    export_view_decoder.write_safetensors(weights, decoder, np.float16)
     for path in (onnx, weights):
         print(path.name, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
 

@@ -50,11 +50,11 @@ pub(super) struct EvalArguments {
     #[arg(long, value_name = "N", default_value_t = Filters::default().min_pixels)]
     min_pixels: u32,
     /// Height that an object in an image must have to count, in pixels.
-    #[arg(long, value_name = "PIXELS", default_value_t = Filters::default().min_height)]
+    #[arg(long, value_name = "PIXELS", default_value_t = Filters::default().min_height, value_parser = parse_height)]
     min_height: f64,
     /// Part of an object in an image, or around a rig of cameras, that must be seen for it to
     /// count.
-    #[arg(long, value_name = "PART", default_value_t = Filters::default().min_visibility)]
+    #[arg(long, value_name = "PART", default_value_t = Filters::default().min_visibility, value_parser = parse_part)]
     min_visibility: f64,
     /// Counts the objects of frames without detections as missed.
     #[arg(long)]
@@ -65,6 +65,20 @@ fn parse_range(text: &str) -> std::result::Result<f64, String> {
     match text.parse() {
         Ok(range) if range > 0.0 && range <= 1000.0 => Ok(range),
         _ => Err("a range is a number above 0 and up to 1000".into()),
+    }
+}
+
+fn parse_height(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(height) if (0.0..f64::INFINITY).contains(&height) => Ok(height),
+        _ => Err("a height is a number of pixels from 0".into()),
+    }
+}
+
+fn parse_part(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(part) if (0.0..=1.0).contains(&part) => Ok(part),
+        _ => Err("a part is a number from 0 to 1".into()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The classes of a network that finds them by their vectors, as of YOLO-World and YOLOE exported with
 //! a second input: a vocabulary, a file of a vector for each name, and the names that are found.
 
+use std::collections::HashSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +22,9 @@ const SERVICE: &str = "classes_service";
 
 /// The largest file: 100,000 names with vectors of 512 values have 205 MB.
 const MAX_BYTES: u64 = 256 << 20;
+
+/// The most unknown names that an error lists: each is compared with all of the vocabulary.
+const MAX_NAMED: usize = 5;
 
 /// A vocabulary, and what a network finds of it.
 pub(super) struct Vocabulary {
@@ -94,22 +98,25 @@ fn vectors_of(path: &Path, names: &[String]) -> Result<ClassVectors, (&'static s
     }
     let tensors =
         SafeTensors::parse(&bytes).map_err(|error| of_file(error.message().to_owned()))?;
-    let missing = names.iter().filter(|name| tensors.get(name).is_none());
-    let missing: Vec<String> = missing
-        .map(|name| match nearest(name, tensors.names()) {
-            Some(known) => format!("{name:?} (did you mean {known:?}?)"),
-            None => format!("{name:?}"),
-        })
-        .collect();
+    let missing: Vec<&String> = names.iter().filter(|name| tensors.get(name).is_none()).collect();
     if !missing.is_empty() {
         let (num, path) = (tensors.names().count(), path.display());
-        let found = missing.join(", ");
+        let named = missing.iter().take(MAX_NAMED);
+        let named = named.map(|name| match nearest(name, tensors.names()) {
+            Some(known) => format!("{name:?} (did you mean {known:?}?)"),
+            None => format!("{name:?}"),
+        });
+        let mut found = named.collect::<Vec<_>>().join(", ");
+        if missing.len() > MAX_NAMED {
+            found += &format!(" and {} more", missing.len() - MAX_NAMED);
+        }
         let allowed = format!("the {num} names of the vocabulary {path}");
         return Err((CLASSES, format!("found {found}; allowed: {allowed}")));
     }
     let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(names.len());
-    for (index, name) in names.iter().enumerate() {
-        if names[..index].contains(name) {
+    let mut known = HashSet::new();
+    for name in names {
+        if !known.insert(name) {
             return Err((CLASSES, format!("found {name:?} twice; allowed: each name once")));
         }
         let Some(tensor) = tensors.get(name) else { continue };
@@ -204,6 +211,9 @@ mod tests {
             assert_eq!(found, key, "{message}");
             assert!(message.contains(part), "{message}");
         }
+        let many: Vec<String> = (0..10_000).map(|number| format!("word {number}")).collect();
+        let (_, message) = vectors_of(file.path(), &many).unwrap_err();
+        assert!(message.contains("\"word 3\", \"word 4\" and 9995 more; allowed: "), "{message}");
         assert!(vectors_of(Path::new("/no/such"), &["helmet".to_owned()]).is_err());
         assert!(vectors_of(Path::new("/dev/zero"), &["helmet".to_owned()]).is_err());
         std::fs::write(file.path(), b"garbage").unwrap();

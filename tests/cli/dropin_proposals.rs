@@ -222,6 +222,22 @@ fn values_out_of_place_are_refused_or_warned_of() {
         // A key that theirs does not have.
         assert!(!error.message().contains("voxel_capacity"), "{named}: {error}");
     }
+    // What is given and empty is no default of ours, and the matrix at fault is named.
+    let whole = bevfusion("score_threshold: 0.1");
+    load_text(&whole, Package::Bevfusion, &[]).unwrap();
+    for empty in ["", " ''", " []"] {
+        for (key, value) in [("num_proposals", " 20"), ("iou_nms_search_distance_2d", " 10.0")] {
+            let text = whole.replace(&format!("{key}:{value}"), &format!("{key}:{empty}"));
+            let error = load_text(&text, Package::Bevfusion, &[]).unwrap_err();
+            let named = format!("{key}: found ");
+            assert!(error.message().contains(&named), "{key}{empty}: {error}");
+        }
+    }
+    let matrices = "allow_remapping_by_area_matrix: [0]\n    min_area_matrix: [0.0]\n    max_area_matrix: large";
+    let text = bevfusion(&format!("score_threshold: 0.1\n    {matrices}"));
+    let error = load_text(&text, Package::Bevfusion, &[]).unwrap_err();
+    let named = "max_area_matrix: found \"large\"; allowed: a list of numbers";
+    assert!(error.message().contains(named), "{error}");
     let config = load_text(&bevfusion("score_threshold: 1.5"), Package::Bevfusion, &[]).unwrap();
     let parameters = &config.like.as_ref().unwrap().parameters;
     let threshold = parameters.iter().find(|of| of.key == "score_threshold").unwrap();

@@ -15,10 +15,10 @@ use det_post_types::{
 use serde_json::{Value, json};
 
 const CLASSES: [&str; 2] = ["car", "pedestrian"];
-const NUM_FRAMES: u32 = 30;
+pub(super) const NUM_FRAMES: u32 = 30;
 const NUM_OBJECTS: u32 = 4;
 
-fn stamp(frame: u32) -> Stamp {
+pub(super) fn stamp(frame: u32) -> Stamp {
     Stamp::from_ros(1000, 100_000_000 / NUM_FRAMES * frame)
 }
 
@@ -27,18 +27,18 @@ fn box_3d(object: u32) -> Box3d {
     Box3d { center: [x, -1.0, 0.5], length_m: 4.0, width_m: 2.0, height_m: 1.5, yaw_rad: 0.4 }
 }
 
-fn box_2d(object: u32) -> Box2d {
+pub(super) fn box_2d(object: u32) -> Box2d {
     let x = 100.0 * object as f32;
     Box2d::new(x, 50.0, x + 40.0, 65.0 + 30.0 * object as f32)
 }
 
-fn add_topic(bag: &mut BagWriter, topic: &str, type_name: &str) -> usize {
+pub(super) fn add_topic(bag: &mut BagWriter, topic: &str, type_name: &str) -> usize {
     let text = definition(type_name).unwrap();
     bag.add_topic(topic, type_name, &text, OfferedQos::default()).unwrap()
 }
 
 /// Truth of a lidar and of a camera, the same in every frame.
-fn write_truth(folder: &Path) {
+pub(super) fn write_truth(folder: &Path) {
     let mut bag = BagWriter::create(folder, BagCompression::None).unwrap();
     let topics = [
         ("/truth/lidar_0", Detection3DArray::TYPE),
@@ -92,7 +92,7 @@ fn found_2d(object: u32) -> Detection2d {
 }
 
 /// Lines that find all but one car: in every frame objects 1 to 3.
-fn write_lines(path: &Path, frames: impl Iterator<Item = u32>, frame_ids: [&str; 2]) {
+pub(super) fn write_lines(path: &Path, frames: impl Iterator<Item = u32>, frame_ids: [&str; 2]) {
     let mut text = String::new();
     for frame in frames {
         let nanos = stamp(frame).nanos();
@@ -124,7 +124,7 @@ fn write_lines(path: &Path, frames: impl Iterator<Item = u32>, frame_ids: [&str;
 }
 
 /// The same as a recording.
-fn write_recording(folder: &Path) {
+pub(super) fn write_recording(folder: &Path) {
     let mut bag = BagWriter::create(folder, BagCompression::None).unwrap();
     let lidar = add_topic(&mut bag, "/lidar/detections", Detection3DArray::TYPE);
     let camera = add_topic(&mut bag, "/camera/detections", Detection2DArray::TYPE);
@@ -145,7 +145,7 @@ fn write_recording(folder: &Path) {
 
 /// Runs the command; the figures it wrote and its tables.
 #[track_caller]
-fn eval(folder: &Path, detections: &str, more: &[&str]) -> (Value, String) {
+pub(super) fn eval(folder: &Path, detections: &str, more: &[&str]) -> (Value, String) {
     let path = |name: &str| folder.join(name).display().to_string();
     let (found, truth, json) = (path(detections), path("truth"), path("eval.json"));
     let mut arguments = vec!["eval", "--detections", &found, "--truth", &truth, "--json", &json];

@@ -18,6 +18,7 @@ mod dropin;
 mod dropin_cameras;
 mod dropin_proposals;
 mod eval;
+mod eval_numbers;
 mod eval_parts;
 mod eval_peers;
 mod fingerprint;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes a random decoder of training/view_network.py as a checkpoint, and what torch
-computes with it in f64 over three frames.
+"""Writes a random network of training/view_network.py as a checkpoint, and what torch
+computes with its decoder in f64 over three frames.
 
     trained_decoder.py model.pth reference.safetensors
 """
@@ -8,9 +8,10 @@ computes with it in f64 over three frames.
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 
-root = Path(__file__).parents[3]
+root = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(root / "training"), str(root / "tools")]
 import export_view_decoder  # noqa: E402
 import view_network as net  # noqa: E402
@@ -28,7 +29,9 @@ with torch.no_grad():
             values.normal_(std=values.shape[1] ** -0.5)
         elif "scale" not in name:
             values.add_(torch.randn_like(values) * 0.1)
-torch.save({"state_dict": {f"head.{k}": v for k, v in decoder.state_dict().items()}}, checkpoint)
+parts = {"backbone": net.Backbone(), "head": decoder}
+state = {f"{part}.{k}": v for part, module in parts.items() for k, v in module.state_dict().items()}
+torch.save({"state_dict": state}, checkpoint)
 
 # Six cameras around a rig, a pinhole each.
 angle = torch.arange(net.NUM_CAMERAS) * torch.pi / 3
@@ -63,4 +66,5 @@ with torch.no_grad():
         tensors[f"frame{frame}.logits"], tensors[f"frame{frame}.boxes"] = logits[0], boxes[0]
         tensors[f"frame{frame}.confidence"] = memory.confidence[0]
 tensors["current_from_past"] = step
-export_view_decoder.write_safetensors(reference, tensors, torch.float32)
+arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+export_view_decoder.write_safetensors(reference, arrays, np.float32)

@@ -35,6 +35,7 @@ fn three_frames_of_the_trained_decoder_are_those_of_torch() {
     for arguments in [
         ["tests/detectors/trained_decoder.py", &checkpoint, &reference],
         ["tools/export_view_decoder.py", &checkpoint, &weights],
+        ["training/export_view.py", &checkpoint, &path("")],
     ] {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(arguments[0]);
         let output = Command::new(&python).arg(script).args(&arguments[1..]).output().unwrap();
@@ -42,6 +43,8 @@ fn three_frames_of_the_trained_decoder_are_those_of_torch() {
     }
     let expected = File::open(&reference);
     let network = load(Path::new(&weights), &facts()).unwrap();
+    // The demo's decoder is the same in f16.
+    load(Path::new(&path("surround_decoder.safetensors")), &facts()).unwrap();
     let mut decoder = CpuViewDecoder::new(&network);
     decoder.set_views(&expected.views(&expected)).unwrap();
     let rows = expected.rows::<3>("current_from_past");

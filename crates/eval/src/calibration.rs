@@ -27,11 +27,11 @@ pub struct Calibration {
     pub expected_error: Option<f64>,
 }
 
-/// The reliability diagram of evaluated detections. Scores outside 0 to 1 are in
-/// the first and the last bin.
+/// The reliability diagram of evaluated detections. Scores outside 0 to 1 are no
+/// probabilities, and left out.
 pub fn calibration<'a>(scored: impl IntoIterator<Item = &'a Scored>) -> Calibration {
     let mut sums = [(0_usize, 0.0, 0_usize); NUM_BINS];
-    for entry in scored {
+    for entry in scored.into_iter().filter(|entry| (0.0..=1.0).contains(&entry.score)) {
         let score = f64::from(entry.score);
         let (num, sum, num_true) =
             &mut sums[((score * NUM_BINS as f64) as usize).min(NUM_BINS - 1)];
@@ -54,14 +54,22 @@ mod tests {
 
     #[test]
     fn scores_are_compared_with_precision() {
-        let scored = [(0.95, true), (1.0, true), (0.91, false), (0.25, false), (-3.0, false)]
-            .map(|(score, is_right)| Scored { score, is_right });
+        let scored = [
+            (0.95, true),
+            (1.0, true),
+            (0.91, false),
+            (0.25, false),
+            (-3.0, false),
+            (1.5, true),
+            (f32::NAN, true),
+        ]
+        .map(|(score, is_right)| Scored { score, is_right });
         let found = calibration(&scored);
-        assert_eq!(found.bins.map(|bin| bin.num_detections), [1, 0, 1, 0, 0, 0, 0, 0, 0, 3]);
+        assert_eq!(found.bins.map(|bin| bin.num_detections), [0, 0, 1, 0, 0, 0, 0, 0, 0, 3]);
         assert!((found.bins[9].mean_score.unwrap() - 2.86 / 3.0).abs() < 1e-6);
         assert!((found.bins[9].precision.unwrap() - 2.0 / 3.0).abs() < 1e-12);
         assert_eq!(found.bins[1], Bin::default());
-        let expected = (3.0 + 0.25 + 0.86) / 5.0;
+        let expected = (0.25 + 0.86) / 4.0;
         assert!((found.expected_error.unwrap() - expected).abs() < 1e-6, "{found:?}");
         assert_eq!(calibration(&[]).expected_error, None);
     }

@@ -116,7 +116,7 @@ impl Filter3d {
         (self.min_range_m..self.max_range_m).contains(&range_m)
     }
 
-    /// Whether an object is evaluated.
+    /// Whether an object is evaluated: none whose box is not finite or reversed.
     pub fn counts(&self, truth: &GroundTruth3d) -> bool {
         let is_shown = match truth.evidence {
             Evidence::Points(num_points) => num_points >= self.min_points,
@@ -124,7 +124,7 @@ impl Filter3d {
                 num_pixels >= self.min_pixels && f64::from(truth.visibility) >= self.min_visibility
             }
         };
-        is_shown && self.is_in_range(&truth.bbox)
+        is_shown && truth.bbox.is_valid() && self.is_in_range(&truth.bbox)
     }
 }
 
@@ -146,9 +146,11 @@ impl Filter2d {
         (self.min_height..self.max_height).contains(&height)
     }
 
-    /// Whether an object is evaluated.
+    /// Whether an object is evaluated: none whose box is not finite or reversed.
     pub fn counts(&self, truth: &GroundTruth2d) -> bool {
-        f64::from(truth.visibility) >= self.min_visibility && self.has_height(&truth.bbox)
+        f64::from(truth.visibility) >= self.min_visibility
+            && truth.bbox.is_valid()
+            && self.has_height(&truth.bbox)
     }
 }
 

@@ -189,3 +189,27 @@ fn few_objects_keep_overlap_below_one() {
         assert!((ap - (num_truth - 1) as f64 / 40.0).abs() < 1e-9, "{num_truth} {ap}");
     }
 }
+
+/// An object with a box that is none is neither found nor missed.
+#[test]
+fn truth_that_is_no_box_does_not_count() {
+    let whole = there(10.0, 9);
+    assert!(ALL.counts(&whole));
+    let length = |length_m| GroundTruth3d { bbox: Box3d { length_m, ..box_at(10.0) }, ..whole };
+    for damaged in [length(-4.0), length(f32::NAN), length(f32::INFINITY)] {
+        assert!(!ALL.counts(&damaged), "{damaged:?}");
+        check(&[frame(&[whole, damaged], &[found(10.0, 0.9)])], 1.0, 1.0);
+    }
+    let in_image = |[x1, y1, x2, y2]: [f32; 4]| GroundTruth2d {
+        class: 0,
+        bbox: Box2d::new(x1, y1, x2, y2).into(),
+        visibility: 1.0,
+    };
+    assert!(ALL_2D.counts(&in_image([0.0, 0.0, 40.0, 40.0])));
+    for damaged in [[40.0, 0.0, 0.0, 40.0], [f32::NAN, 0.0, 40.0, 40.0], [0.0, 40.0, 40.0, 0.0]] {
+        assert!(!ALL_2D.counts(&in_image(damaged)), "{damaged:?}");
+    }
+    assert!(
+        !ALL_2D.counts(&GroundTruth2d { visibility: f32::NAN, ..in_image([0.0, 0.0, 40.0, 40.0]) })
+    );
+}

@@ -219,8 +219,12 @@ impl<'a> Translation<'a> {
         self.derived.insert(format!("{}.{key}", self.channel));
     }
 
-    /// Sets a parameter of ours to the value of one of theirs.
+    /// Sets a parameter of ours to the value of one of theirs; refuses null, which rcl takes for no value
+    /// and ours for the default.
     pub(super) fn rename(&mut self, given: &Given, ours: &str) {
+        if given.node == Node::Null {
+            return self.refuse(given, "a value");
+        }
         let state =
             if given.key == ours { TranslationOutcome::Same } else { TranslationOutcome::Renamed };
         self.become_with(given, &[(ours, given.node.clone())], state, "");

@@ -144,6 +144,9 @@ fn read_lines(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Result<D
         let names = [&*line.channel, &*line.topic, &*line.frame_id];
         let stamp = Stamp::from_nanos(line.stamp_ns);
         let mut is_new = true;
+        let in_images = line.detections_2d.iter().flatten().map(|found| found.score);
+        let in_space = line.detections_3d.iter().flatten().map(|found| found.score);
+        streams.check_scores(in_images.chain(in_space).flatten(), place);
         if let Some(found) = line.detections_2d {
             let parts = match parts_of(&found) {
                 Ok(parts) => parts,
@@ -260,19 +263,26 @@ fn read_recording(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Resu
             Detection3DArray::TYPE => add_3d(&mut streams, topic, message.data, classes),
             _ => continue,
         };
+        let place = || format!("{}: {} at {}", path.display(), topic.name, message.log_time);
         match added {
-            Ok(is_new) => streams.num_repeated += usize::from(!is_new),
-            Err(error) => {
-                let time = message.log_time;
-                let (path, name) = (path.display(), &topic.name);
-                streams.add_damage(|| format!("{path}: {name} at {time}: {}", error.message()));
+            Ok(Added { is_new, scores }) => {
+                streams.num_repeated += usize::from(!is_new);
+                streams.check_scores(scores.into_iter(), place);
             }
+            Err(error) => streams.add_damage(|| format!("{}: {}", place(), error.message())),
         }
     }
     Ok(streams)
 }
 
-/// Adds the boxes in an image of a message; returns whether its stamp is new.
+/// A frame of a message.
+struct Added {
+    /// Whether its topic had none of its stamp.
+    is_new: bool,
+    scores: Vec<f32>,
+}
+
+/// Adds the boxes in an image of a message.
 ///
 /// # Errors
 /// `Message` when it is malformed.
@@ -281,7 +291,7 @@ fn add_2d(
     topic: &TopicInfo,
     data: &[u8],
     classes: &mut Classes,
-) -> Result<bool> {
+) -> Result<Added> {
     let array = Detection2DArray::decode(data)?;
     let names = [&*topic.name, &*topic.name, array.header.frame_id];
     let mut found = Vec::new();
@@ -294,7 +304,9 @@ fn add_2d(
             bbox: detection.bbox(),
         });
     }
-    Ok(insert(&mut streams.cameras, names, array.header.stamp, found))
+    let scores = found.iter().map(|detection| detection.score).collect();
+    let is_new = insert(&mut streams.cameras, names, array.header.stamp, found);
+    Ok(Added { is_new, scores })
 }
 
 /// As [`add_2d`], for boxes in space.
@@ -306,7 +318,7 @@ fn add_3d(
     topic: &TopicInfo,
     data: &[u8],
     classes: &mut Classes,
-) -> Result<bool> {
+) -> Result<Added> {
     let array = Detection3DArray::decode(data)?;
     let names = [&*topic.name, &*topic.name, array.header.frame_id];
     let mut found = Vec::new();
@@ -323,5 +335,7 @@ fn add_3d(
             object: Object3d { bbox, velocity_mps: None, variance: None },
         });
     }
-    Ok(insert(&mut streams.lidars, names, array.header.stamp, found))
+    let scores = found.iter().map(|detection| detection.score).collect();
+    let is_new = insert(&mut streams.lidars, names, array.header.stamp, found);
+    Ok(Added { is_new, scores })
 }

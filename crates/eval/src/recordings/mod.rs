@@ -31,8 +31,8 @@ pub use self::filters::Filters;
 pub use self::pair::{TopicPair, parse_pair};
 use self::pair::{Topics, describe, is_called, pair};
 use self::run::Run;
-use self::streams::Streams;
 pub use self::streams::{Classes, Stream};
+use self::streams::{OutsideScores, Streams};
 use self::truth::Truth;
 use self::worst::WorstFrames;
 use crate::{GroundTruth2d, GroundTruth3d};
@@ -82,6 +82,8 @@ pub struct Evaluation {
     sensors: Vec<SensorFigures>,
     num_repeated_frames: usize,
     num_incomplete_frames: usize,
+    /// Of each drive with scores outside 0 to 1.
+    scores_outside: Vec<OutsideScores>,
     /// What is wrong with the recordings.
     damage: Vec<String>,
     #[serde(skip)]
@@ -252,6 +254,7 @@ impl Evaluation {
             sensors: lidars.chain(cameras).collect(),
             num_repeated_frames: left_out(|d| d.detections.num_repeated + d.truth.num_repeated),
             num_incomplete_frames: left_out(|d| d.truth.num_incomplete),
+            scores_outside: drives.iter().filter_map(|d| d.detections.outside.clone()).collect(),
             damage: damage.cloned().collect(),
             coco,
             worst,

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use crate::parts::Parts;
 use det_post_types::Stamp;
 
@@ -29,6 +31,29 @@ pub struct Streams<C, L> {
     pub num_repeated: usize,
     /// Frames of truth left out because half of them is missing.
     pub num_incomplete: usize,
+    /// Of detections whose scores are no probabilities.
+    pub outside: Option<OutsideScores>,
+}
+
+/// Finite scores below 0 or above 1, such as logits or percentages.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OutsideScores {
+    num_detections: usize,
+    lowest: f32,
+    highest: f32,
+    /// Where the first of them was read.
+    first: String,
+}
+
+impl OutsideScores {
+    /// What they mean for the figures.
+    pub fn describe(&self) -> String {
+        let Self { num_detections, lowest, highest, first } = self;
+        format!(
+            "{num_detections} scores outside 0 to 1, from {lowest} to {highest} (first in {first}): they rank \
+             detections, and are left out of the calibration"
+        )
+    }
 }
 
 impl<C, L> Streams<C, L> {
@@ -39,6 +64,7 @@ impl<C, L> Streams<C, L> {
             damage: Vec::new(),
             num_repeated: 0,
             num_incomplete: 0,
+            outside: None,
         }
     }
 }
@@ -53,6 +79,21 @@ impl<C, L> Streams<C, L> {
             num if num < MAX_DAMAGE => self.damage.push(message()),
             MAX_DAMAGE => self.damage.push("further damage is not listed".to_owned()),
             _ => {}
+        }
+    }
+
+    /// Notes the scores of a frame that are outside 0 to 1.
+    pub fn check_scores(&mut self, scores: impl Iterator<Item = f32>, place: impl Fn() -> String) {
+        for score in scores.filter(|score| score.is_finite() && !(0.0..=1.0).contains(score)) {
+            let outside = self.outside.get_or_insert_with(|| OutsideScores {
+                num_detections: 0,
+                lowest: score,
+                highest: score,
+                first: place(),
+            });
+            outside.num_detections += 1;
+            outside.lowest = outside.lowest.min(score);
+            outside.highest = outside.highest.max(score);
         }
     }
 }

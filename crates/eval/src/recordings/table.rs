@@ -1,5 +1,6 @@
 //! The tables on the terminal.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::Evaluation;
@@ -8,6 +9,7 @@ use super::figures::{
 };
 use super::filters::Filters;
 use super::part_figures::PartFigures;
+use super::streams::OutsideScores;
 use crate::box_overlap::MIN_NUM_TRUTH;
 use det_post_types::text::{LineBreaks, shown};
 
@@ -52,16 +54,30 @@ fn counted<const N: usize>(counts: [(usize, &str, &str); N]) -> impl Iterator<It
 }
 
 impl Evaluation {
-    /// The frames that were left out, in words.
+    /// The frames and scores that were left out, in words.
     pub(super) fn left_out(&self) -> impl Iterator<Item = String> {
-        counted([
+        let scores = self.scores_outside.iter().map(OutsideScores::describe);
+        let frames = counted([
             (self.num_repeated_frames, "frame", " left out: a stamp is repeated on a topic"),
             (
                 self.num_incomplete_frames,
                 "frame of truth",
                 " left out: array or attributes missing",
             ),
-        ])
+        ]);
+        frames.chain(scores).chain(self.names_by_case())
+    }
+
+    /// Class names that differ only in case, in words: a detection of one is none of the other.
+    fn names_by_case(&self) -> Vec<String> {
+        let mut first = BTreeMap::new();
+        let others = self.class_names.iter().filter_map(|name| {
+            let known = *first.entry(name.to_lowercase()).or_insert(name);
+            (known != name).then(|| {
+                format!("classes {known:?} and {name:?} differ in case: they are compared as two")
+            })
+        });
+        others.collect()
     }
 }
 

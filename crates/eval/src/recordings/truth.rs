@@ -11,7 +11,7 @@ use det_post_ros::bag::{BagReader, TopicInfo};
 use det_post_ros::cdr::Reader;
 use det_post_ros::messages::{Detection2DArray, Detection3DArray, read_header};
 use det_post_ros::truth::{ATTRIBUTES_SUFFIX, decode_2d, decode_3d};
-use det_post_types::{Error, ErrorKind, Result, Stamp};
+use det_post_types::{Error, ErrorKind, Evidence, Result, Stamp};
 
 /// Truth by topic.
 pub type Truth = Streams<GroundTruth2d, GroundTruth3d>;
@@ -101,8 +101,13 @@ pub(super) fn read(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Res
             true => [message.data, &other],
             false => [&other, message.data],
         };
-        if let Err(error) = add(&mut truth, &topics[pair.array], [array, attributes], classes) {
-            truth.add_damage(|| damage(&error));
+        match add(&mut truth, &topics[pair.array], [array, attributes], classes) {
+            Ok(0) => {}
+            Ok(num) => truth.add_damage(|| {
+                let place = format!("{}: {} at {time}", path.display(), topics[pair.array].name);
+                format!("{place}: {num} objects do not count: box or visibility not finite, or box reversed")
+            }),
+            Err(error) => truth.add_damage(|| damage(&error)),
         }
     }
     parts.finish(&mut truth.cameras);
@@ -128,22 +133,26 @@ fn pairs(topics: &[TopicInfo]) -> Vec<Pair> {
         .collect()
 }
 
-/// Adds a frame of truth.
+/// Adds a frame of truth. How many of its objects no filter can count.
 fn add(
     truth: &mut Truth,
     topic: &TopicInfo,
     [array, attributes]: [&[u8]; 2],
     classes: &mut Classes,
-) -> Result<()> {
-    let is_new = if topic.type_name == Detection2DArray::TYPE {
+) -> Result<usize> {
+    let (is_new, num_unusable) = if topic.type_name == Detection2DArray::TYPE {
         let (header, objects) = decode_2d(array, attributes)?;
         let objects = objects.iter().map(|object| GroundTruth2d {
             class: classes.index(object.class_name),
             bbox: object.bbox,
             visibility: object.visibility,
         });
+        let objects: Vec<_> = objects.collect();
+        let is_usable = |of: &&GroundTruth2d| of.bbox.is_valid() && of.visibility.is_finite();
+        let num_usable = objects.iter().filter(is_usable).count();
+        let num_unusable = objects.len() - num_usable;
         let names = [&*topic.name, &*topic.name, header.frame_id];
-        insert(&mut truth.cameras, names, header.stamp, objects.collect())
+        (insert(&mut truth.cameras, names, header.stamp, objects), num_unusable)
     } else {
         let (header, objects) = decode_3d(array, attributes)?;
         let objects = objects.iter().map(|object| GroundTruth3d {
@@ -153,9 +162,17 @@ fn add(
             evidence: object.evidence,
             visibility: object.visibility,
         });
+        let objects: Vec<_> = objects.collect();
+        // Of a cloud, visibility is not read.
+        let is_usable = |of: &&GroundTruth3d| {
+            let is_of_cloud = matches!(of.evidence, Evidence::Points(_));
+            of.bbox.is_valid() && (is_of_cloud || of.visibility.is_finite())
+        };
+        let num_usable = objects.iter().filter(is_usable).count();
+        let num_unusable = objects.len() - num_usable;
         let names = [&*topic.name, &*topic.name, header.frame_id];
-        insert(&mut truth.lidars, names, header.stamp, objects.collect())
+        (insert(&mut truth.lidars, names, header.stamp, objects), num_unusable)
     };
     truth.num_repeated += usize::from(!is_new);
-    Ok(())
+    Ok(num_unusable)
 }

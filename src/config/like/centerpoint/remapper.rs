@@ -85,10 +85,11 @@ fn read(
 
 /// Row by row, a row per label: from, to, least and most area.
 fn from_matrices(t: &mut Translation<'_>, allow: &Given, min: &Given, max: &Given) {
-    let [Some(allowed), Some(least), Some(most)] =
-        [allow, min, max].map(|given| numbers_of(&given.node))
-    else {
-        return t.refuse(allow, "three lists of numbers");
+    let numbers = [allow, min, max].map(|given| numbers_of(&given.node));
+    let [Some(allowed), Some(least), Some(most)] = &numbers else {
+        let each = [allow, min, max].into_iter().zip(&numbers);
+        let others = each.filter_map(|(given, numbers)| numbers.is_none().then_some(given));
+        return others.for_each(|given| t.refuse(given, "a list of numbers"));
     };
     let num_labels = allowed.len().isqrt();
     if num_labels * num_labels != allowed.len()

@@ -71,8 +71,10 @@ fn is_ascending(nums: &[Node]) -> bool {
 
 /// Sets a parameter of ours to one that must be given.
 fn required(t: &mut Translation<'_>, key: &Key, ours: &str, place: &str) {
-    if let Some(given) = t.take_required(key, place) {
-        t.rename(&given, ours);
+    match t.take_required(key, place) {
+        Some(given) if given.node.is_empty() => t.refuse(&given, "a value"),
+        Some(given) => t.rename(&given, ours),
+        None => {}
     }
 }
 

@@ -282,3 +282,70 @@ fn what_the_exporter_cannot_know_is_asked_for() {
     let error = export(&[]).unwrap_err();
     assert!(error.contains("cannot be loaded with weights_only"), "{error}");
 }
+
+/// A network without one of its layers, or with a number for a list, would be another network.
+#[test]
+fn tensors_that_lack_or_do_not_fit_are_refused() {
+    const DAMAGE: &str = "
+import sys, torch
+source, *damages = sys.argv[1:]
+for damage in damages:
+    path, name, change = damage.split('|')
+    checkpoint = torch.load(source, weights_only=True)
+    tensors = checkpoint['model_state']
+    tensor = tensors.pop(name)
+    if change != 'gone':
+        tensors[name] = {'cut': tensor[..., :-1].clone(), 'one': tensor.sum(), 'nan': tensor * float('nan')}[change]
+    torch.save(checkpoint, path)
+";
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (checkpoint, file) = (path("model.pth"), path("voxelnext.onnx"));
+    let script = "crates/infer/tests/reference/sparse/voxelnext.py";
+    run(&python, script, &["spconv2", &checkpoint, &path("reference.json")]).unwrap();
+    std::fs::write(path("damage.py"), DAMAGE).unwrap();
+    let cases = [
+        (
+            "backbone_3d.conv2.1.bn2.running_mean",
+            "cut",
+            "conv2.1.bn2.running_mean is (7,); (8,) is expected",
+        ),
+        (
+            "backbone_3d.conv1.0.bn2.running_mean",
+            "one",
+            "conv1.0.bn2.running_mean is (); (6,) is expected",
+        ),
+        (
+            "backbone_3d.conv4.1.bn1.running_var",
+            "nan",
+            "conv4.1.bn1.running_var has values that are not finite",
+        ),
+        ("backbone_3d.conv1.0.bn2.weight", "gone", "conv1.0.bn2.weight is not in the checkpoint"),
+        (
+            "backbone_3d.conv1.0.conv2.weight",
+            "gone",
+            "conv1.0.conv2.bias belongs to no convolution that is read",
+        ),
+        ("dense_head.heads_list.1.hm.1.weight", "gone", "belongs to no convolution that is read"),
+        (
+            "backbone_3d.conv6.2.conv1.weight",
+            "cut",
+            "conv6.2.conv1 takes 11 channels where 12 come",
+        ),
+    ];
+    let damages: Vec<String> = cases
+        .iter()
+        .enumerate()
+        .map(|(at, (name, change, _))| format!("{}|{name}|{change}", path(&format!("{at}.pth"))))
+        .collect();
+    let arguments = std::iter::once(checkpoint.as_str()).chain(damages.iter().map(String::as_str));
+    run(&python, &path("damage.py"), &arguments.collect::<Vec<_>>()).unwrap();
+    for (at, (name, _, expected)) in cases.iter().enumerate() {
+        let damaged = path(&format!("{at}.pth"));
+        let arguments = [&damaged, &file, "--grid", "41", "96", "128"];
+        let error = run(&python, "tools/export_sparse.py", &arguments).expect_err(name);
+        assert!(error.contains(expected) && !error.contains("Traceback"), "{name}: {error}");
+        assert!(!Path::new(&file).exists(), "{name}");
+    }
+}

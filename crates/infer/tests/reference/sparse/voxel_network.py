@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch.nn.functional import conv3d, max_pool3d
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "training"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[5] / "training"))
 import sparse  # noqa: E402
 import voxel_network as net  # noqa: E402
 
