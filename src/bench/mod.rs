@@ -19,6 +19,7 @@ mod lidar;
 mod mapped;
 mod mask;
 mod measure;
+mod network;
 #[cfg(feature = "cuda")]
 mod replay;
 mod resample;
@@ -74,6 +75,7 @@ fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     sparse::cases(bench, device)?;
     views::cases(bench, device)?;
     bev_pool::cases(bench, device)?;
+    network::cases(bench, device)?;
     frame::cases(bench, device)?;
     #[cfg(feature = "cuda")]
     if let Device::Cuda(device) = device {

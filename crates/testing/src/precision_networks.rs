@@ -1,4 +1,4 @@
-//! Small networks in which 16-bit floats overflow or lose what matters.
+//! Small networks in which 16-bit floats overflow or lose what matters, or whose layers need not follow each other.
 
 use super::onnx::{Attr, Graph};
 use det_post_types::ElementType::F32;
@@ -53,6 +53,44 @@ pub fn overflowing() -> Graph {
         .node("Conv", &["g", "w7"], &["h"], &pads)
         .op("Conv", &["h", "w8"], "y")
         .output("y", F32, &[1, 8, 8, 8])
+}
+
+/// A pyramid of three maps with two branches each, joined at the end: most of its layers do not wait for each other. The
+/// input is `[1, 8, 24, 32]`.
+pub fn pyramid() -> Graph {
+    let conv = |graph: Graph, from: &str, to: &str, [m, c, k, s]: [i64; 4]| {
+        let (name, scale) = (format!("w{to}"), 4.0 / ((c * k * k) as f32).sqrt());
+        let sizes = [("pads", vec![k / 2; 4]), ("strides", vec![s; 2])];
+        let sizes = sizes.map(|(name, values)| (name, Attr::Ints(values)));
+        weight(graph, &name, &[m, c, k, k], scale)
+            .node("Conv", &[from, &name], &[&format!("{to}_sums")], &sizes)
+            .op("Relu", &[&format!("{to}_sums")], to)
+    };
+    let mut graph = Graph::new("pyramid", "").input("x", F32, &[1, 8, 24, 32]);
+    graph = conv(graph, "x", "map0", [16, 8, 3, 1]);
+    graph = conv(graph, "map0", "map1", [24, 16, 3, 2]);
+    graph = conv(graph, "map1", "map2", [32, 24, 3, 2]);
+    graph = graph.integers("rows", &[1, 13, -1]).integers("five", &[5, 8]);
+    let mut rows = Vec::new();
+    for (level, channels) in [(2, 32), (1, 24), (0, 16)] {
+        let [map, boxes, scores] = ["map", "boxes", "scores"].map(|of| format!("{of}{level}"));
+        for (branch, num) in [(&boxes, 8), (&scores, 5)] {
+            let inner = format!("{branch}_inner");
+            graph = conv(graph, &map, &inner, [16, channels, 3, 1]);
+            graph = conv(graph, &inner, branch, [num, 16, 1, 1]);
+        }
+        let (both, row) = (format!("both{level}"), format!("row{level}"));
+        graph = graph.node("Concat", &[&boxes, &scores], &[&both], &[("axis", Attr::Int(1))]);
+        graph = graph.op("Reshape", &[&both, "rows"], &row);
+        rows.push(row);
+    }
+    let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+    graph
+        .node("Concat", &rows, &["all"], &[("axis", Attr::Int(2))])
+        .node("Split", &["all", "five"], &["scores", "boxes"], &[("axis", Attr::Int(1))])
+        .op("Sigmoid", &["scores"], "shares")
+        .node("Concat", &["boxes", "shares"], &["y"], &[("axis", Attr::Int(1))])
+        .output("y", F32, &[1, 13, 1008])
 }
 
 /// A transformer's block, normalizations first: attention and two layers, each added to the stream

@@ -70,3 +70,71 @@ pub(super) fn step(arena: &mut HostArena, step: &Step) -> Result<()> {
         Kind::ArgMax { search, input, output } => arg_max::arg_max(arena, search, input, output),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use det_post_testing::precision_networks::{overflowing, pyramid, transformer};
+    use det_post_testing::random::Random;
+    use det_post_types::{Dim, TensorSpec};
+
+    use super::*;
+    use crate::dense::{Network, Precision};
+
+    /// The values of all outputs after steps in an order.
+    fn outputs(plan: &Plan, order: &[usize]) -> Vec<Vec<u32>> {
+        let mut arena = arena(plan).unwrap();
+        let mut random = Random::new(11);
+        let ends = |is_wanted: fn(&Role) -> bool| {
+            let buffers = plan.buffers().iter().enumerate();
+            buffers.filter(move |(_, buffer)| is_wanted(&buffer.role))
+        };
+        for (number, buffer) in ends(|role| matches!(role, Role::Input(_))) {
+            let values: Vec<f32> = (0..buffer.len).map(|_| random.range(0.0, 1.0)).collect();
+            arena.write(&whole(number, buffer), &values).unwrap();
+        }
+        for &at in order {
+            step(&mut arena, &plan.steps()[at]).unwrap();
+        }
+        let read = |(number, buffer)| arena.read(&whole(number, buffer)).unwrap();
+        let values = ends(|role| matches!(role, Role::Output(_))).map(read);
+        values.map(|values| values.into_iter().map(f32::to_bits).collect()).collect()
+    }
+
+    /// An order that steps may have, by chance, and the most of them that could run at a time.
+    fn chance(plan: &Plan, random: &mut Random) -> (Vec<usize>, usize) {
+        let (mut order, mut widest) = (Vec::new(), 0);
+        while order.len() < plan.steps().len() {
+            let is_ready = |at: &usize| {
+                !order.contains(at) && plan.follows()[*at].iter().all(|at| order.contains(at))
+            };
+            let ready: Vec<usize> = (0..plan.steps().len()).filter(is_ready).collect();
+            widest = widest.max(ready.len());
+            order.push(ready[random.below(ready.len())]);
+        }
+        (order, widest)
+    }
+
+    #[test]
+    fn every_order_that_the_plan_allows_gives_the_same_bytes() {
+        let shape_of = |spec: &TensorSpec| {
+            let dims = spec.shape.as_deref().unwrap_or_default().iter();
+            Ok(dims.map(|dim| if let Dim::Fixed(length) = dim { *length } else { 1 }).collect())
+        };
+        let mut random = Random::new(3);
+        for (graph, num_beside) in [(pyramid(), 4), (overflowing(), 2), (transformer(), 1)] {
+            for precision in [Precision::F16, Precision::F32] {
+                let plan = Network::new(&graph.to_bytes(), precision, &shape_of).unwrap().plan;
+                let in_turn: Vec<usize> = (0..plan.steps().len()).collect();
+                let expected = outputs(&plan, &in_turn);
+                assert!(expected.iter().flatten().any(|&bits| bits != 0));
+                let mut most = 0;
+                for _ in 0..30 {
+                    let (order, widest) = chance(&plan, &mut random);
+                    most = most.max(widest);
+                    assert!(outputs(&plan, &order) == expected, "{order:?}");
+                }
+                assert!(most >= num_beside, "{most} steps beside each other");
+            }
+        }
+    }
+}

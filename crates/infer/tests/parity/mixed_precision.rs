@@ -7,7 +7,7 @@ use det_post_infer::device::{DeviceEngine, fixed_shape};
 use det_post_ops::device::cuda::{DeviceValues, Stream};
 use det_post_testing::gpu;
 use det_post_testing::onnx::Graph;
-use det_post_testing::precision_networks::{cases, overflowing};
+use det_post_testing::precision_networks::{cases, overflowing, pyramid};
 use det_post_testing::random::Random;
 use det_post_types::{
     EngineKind, EngineOptions, GpuEngineOptions, LayerStudy, MapLayout, Tensor, TensorValues,
@@ -102,6 +102,26 @@ fn relative(found: &[f32], expected: &[f32]) -> f64 {
     let (square, norm) =
         pairs.fold((0.0, 0.0), |(s, n), (a, b)| (s + (a - b).powi(2), n + b.powi(2)));
     (square / norm.max(1e-30_f64)).sqrt()
+}
+
+#[test]
+fn layers_beside_each_other_agree_with_the_cpu() {
+    let Some(device) = gpu() else { return };
+    let stream = device.stream().unwrap();
+    let case = Case::new(&pyramid());
+    let of = |tf32: bool, study: Option<&LayerStudy>| options(tf32, &[], study);
+    for tf32 in [true, false] {
+        let options = of(tf32, None);
+        let (expected, found) = (case.on_cpu(&options), case.on_gpu(&options, &stream));
+        let error = relative(&found, &expected);
+        assert!(error <= if tf32 { BOUND } else { 1e-5 }, "f16 {tf32}: {error:e}");
+        // One step after another.
+        let study = LayerStudy::default();
+        assert_eq!(case.on_gpu(&of(tf32, Some(&study)), &stream), found);
+        for _ in 0..50 {
+            assert_eq!(case.on_gpu(&options, &stream), found);
+        }
+    }
 }
 
 #[test]

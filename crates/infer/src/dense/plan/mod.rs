@@ -4,6 +4,7 @@ mod batches;
 mod buffers;
 mod elements;
 mod emit;
+mod order;
 mod place;
 mod steps;
 
@@ -16,6 +17,7 @@ pub use steps::{Cost, Job, Kind, Step};
 
 use super::graph::Graph;
 use elements::Elements;
+use order::Order;
 
 /// The elements of features and weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +105,7 @@ pub struct Buffer {
 pub struct Plan {
     pub(super) buffers: Vec<Buffer>,
     pub(super) steps: Vec<Step>,
+    follows: Vec<Vec<usize>>,
     input_layouts: Vec<MapLayout>,
 }
 
@@ -117,8 +120,10 @@ impl Plan {
         let input_layouts = std::mem::take(&mut placed.input_layouts);
         let (steps, mut buffers) = emit::emit(graph, placed, &elements)?;
         let steps = batches::join(steps);
-        let steps = buffers::share(steps, &mut buffers);
-        Ok(Self { buffers, steps, input_layouts })
+        let order = Order::of(&steps, buffers.len());
+        let steps = buffers::share(steps, &mut buffers, &order);
+        let follows = Order::of(&steps, buffers.len()).into_follows();
+        Ok(Self { buffers, steps, follows, input_layouts })
     }
 
     /// The layout of the input at a position: [`MapLayout::ChannelsLast`] only where the options allow it, and then
@@ -135,6 +140,12 @@ impl Plan {
     /// The steps in their order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
+    }
+
+    /// For each step the earlier ones that it waits for; it also waits for those that they wait for. Steps that do not
+    /// wait for each other may run at the same time.
+    pub fn follows(&self) -> &[Vec<usize>] {
+        &self.follows
     }
 
     /// Bytes of the buffers between steps, without inputs, outputs and constants.

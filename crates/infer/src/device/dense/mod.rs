@@ -141,7 +141,9 @@ impl DenseRunner {
     fn record(&mut self, arena: Arena) -> Result<()> {
         self.enqueue_steps(&arena, self.layers.len())?;
         self.stream.synchronize()?;
-        let graph = Graph::capture(&self.stream, || self.enqueue_steps(&arena, self.layers.len()))?;
+        let follows = self.network.plan.follows();
+        let graph =
+            Graph::capture_steps(&self.stream, follows, |at| self.enqueue_step(&arena, at))?;
         self.graphs.push(graph);
         self.arenas.push(arena);
         Ok(())

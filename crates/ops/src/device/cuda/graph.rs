@@ -13,15 +13,34 @@ static CAPTURE: Mutex<()> = Mutex::new(());
 
 thread_local! {
     static HAS_LOCK: Cell<bool> = const { Cell::new(false) };
-    /// The kernels of the capture of this thread.
-    static CAPTURED: RefCell<Option<Vec<&'static str>>> = const { RefCell::new(None) };
+    /// The capture of this thread.
+    static CAPTURED: RefCell<Option<Captured>> = const { RefCell::new(None) };
 }
 
-/// Notes a launch, which is in a graph if this thread captures one.
-pub(super) fn note_launch(kernel: &'static str) {
+/// What this thread has captured.
+#[derive(Default)]
+struct Captured {
+    kernels: Vec<&'static str>,
+    /// Whether the next launch must find the ones before it complete.
+    is_next_apart: bool,
+}
+
+/// Notes a launch, which is in a graph if this thread captures one. Whether it may begin while the one before
+/// it runs.
+pub(super) fn note_launch(kernel: &'static str) -> bool {
     CAPTURED.with_borrow_mut(|captured| {
-        if let Some(kernels) = captured {
-            kernels.push(kernel);
+        captured.as_mut().is_none_or(|captured| {
+            captured.kernels.push(kernel);
+            !std::mem::take(&mut captured.is_next_apart)
+        })
+    })
+}
+
+/// Says of the next launch of this thread's capture whether it must find the ones before it complete.
+pub(super) fn set_next_apart(is_apart: bool) {
+    CAPTURED.with_borrow_mut(|captured| {
+        if let Some(captured) = captured {
+            captured.is_next_apart = is_apart;
         }
     });
 }
@@ -92,9 +111,9 @@ impl Graph {
         cuda.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
             .map_err(|e| failed("begin to capture a graph", e))?;
         stream.set_recording(true);
-        CAPTURED.set(Some(Vec::new()));
+        CAPTURED.set(Some(Captured::default()));
         let enqueued = enqueue();
-        let kernels = CAPTURED.take().unwrap_or_default();
+        let kernels = CAPTURED.take().unwrap_or_default().kernels;
         stream.set_recording(false);
         let captured = cuda.end_capture(CUgraphInstantiate_flags(0));
         enqueued?;

@@ -157,7 +157,7 @@ impl<K: KernelSpec> Kernel<K> {
             )));
         }
         stream.bind()?;
-        super::graph::note_launch(K::NAME);
+        let may_overlap = super::graph::note_launch(K::NAME);
         let mut attribute = CUlaunchAttribute {
             id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
             pad: Default::default(),
@@ -173,7 +173,7 @@ impl<K: KernelSpec> Kernel<K> {
             sharedMemBytes: K::shared_bytes(&args),
             hStream: stream.raw(),
             attrs: &raw mut attribute,
-            numAttrs: u32::from(is_dependent && self.has_pdl),
+            numAttrs: u32::from(is_dependent && self.has_pdl && may_overlap),
         };
         // SAFETY: the function is loaded as long as `self.device` keeps its modules.
         // It takes one parameter of this struct's size (checked at load) and

@@ -7,6 +7,7 @@
 //! is allocated on it and frees it when the last of its buffers, graphs and
 //! handles is dropped; therefore no queued work outlives its memory.
 
+mod branches;
 pub mod diagnostic;
 mod event;
 mod graph;
