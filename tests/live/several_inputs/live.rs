@@ -22,12 +22,12 @@ use crate::common::domain::Domain;
 use crate::common::session::PATIENCE;
 use crate::diagnostics::decode;
 
-type Published = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+pub type Published = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
 /// Inputs over DDS; outputs are kept.
-struct InputsOverDds {
-    dds: DdsMiddleware,
-    published: Published,
+pub struct InputsOverDds {
+    pub dds: DdsMiddleware,
+    pub published: Published,
 }
 
 struct Kept(String, Published);
@@ -90,13 +90,13 @@ impl Middleware for InputsOverDds {
     }
 }
 
-fn middleware(domain: &Domain, node: &str) -> DdsMiddleware {
+pub fn middleware(domain: &Domain, node: &str, remaps: Remaps) -> DdsMiddleware {
     let settings = DdsSettings { domain: domain.id, range: DiscoveryRange::Localhost, gid_len: 16 };
     let node = NodeName::new("", node).unwrap();
-    DdsMiddleware::open(MiddlewareOptions { node, remaps: Remaps::default() }, &settings).unwrap()
+    DdsMiddleware::open(MiddlewareOptions { node, remaps }, &settings).unwrap()
 }
 
-fn of_topic(published: &Published, topic: &str) -> Vec<Vec<u8>> {
+pub fn of_topic(published: &Published, topic: &str) -> Vec<Vec<u8>> {
     let published = published.lock().unwrap();
     published.iter().filter(|(of, _)| of == topic).map(|(_, cdr)| cdr.clone()).collect()
 }
@@ -134,7 +134,7 @@ impl Account {
 }
 
 #[track_caller]
-fn wait_until<T: Debug>(mut look: impl FnMut() -> T, is_so: impl Fn(&T) -> bool) {
+pub fn wait_until<T: Debug>(mut look: impl FnMut() -> T, is_so: impl Fn(&T) -> bool) {
     let start = Instant::now();
     loop {
         let seen = look();
@@ -205,12 +205,13 @@ fn check(name: &str, second: &'static str) {
     config.channels[0].sync.deadline = Duration::from_secs(2);
     let domain = Domain::reserve();
     let published = Published::default();
-    let dds = middleware(&domain, "det_post");
+    let dds = middleware(&domain, "det_post", Remaps::default());
     let inputs = InputsOverDds { dds, published: Arc::clone(&published) };
     let node = LiveNode::with_factory(config, Box::new(inputs), Arc::new(stub::open)).unwrap();
     node.change(Change::Configure).unwrap();
     node.change(Change::Activate).unwrap();
-    send(&mut middleware(&domain, "sensors"), name, second, &published);
+    let mut sender = middleware(&domain, "sensors", Remaps::default());
+    send(&mut sender, name, second, &published);
     assert_eq!(of_topic(&published, &output), expected);
 
     // What happened to the inputs, each by itself.

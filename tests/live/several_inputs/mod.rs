@@ -7,7 +7,7 @@
 use crate::common::shared_data;
 
 #[cfg(feature = "dds")]
-mod live;
+pub mod live;
 mod replay;
 mod rig;
 mod stub;

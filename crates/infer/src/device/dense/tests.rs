@@ -104,10 +104,11 @@ fn measure(stream: &Stream, file: &Path, options: PlanOptions<'_>) {
         Ok(dims.map(|dim| if let Dim::Fixed(length) = dim { *length } else { 1 }).collect())
     };
     let clock = Instant::now();
-    let (runner, mut tensors) = match DenseRunner::load((file, NetworkPart::Whole), options, stream, &shape_of) {
-        Ok(loaded) => loaded,
-        Err(error) => return println!("== {name} {precision:?}: {error}"),
-    };
+    let (runner, mut tensors) =
+        match DenseRunner::load((file, NetworkPart::Whole), options, stream, &shape_of) {
+            Ok(loaded) => loaded,
+            Err(error) => return println!("== {name} {precision:?}: {error}"),
+        };
     let num_steps = runner.plan().steps().len();
     println!("== {name} {precision:?}: {num_steps} steps, loaded in {:?}", clock.elapsed());
     let layout = runner.plan().input_layout(0);
