@@ -193,7 +193,10 @@ impl Autoware {
         migrated.expect_code(0);
         let file = self.fixture.path(&format!("{name}.param.yaml"));
         std::fs::write(&file, &migrated.stdout).unwrap();
-        let given = self.topics().into_iter().chain(self.parameters.iter().cloned());
+        // The node has another name.
+        let output = format!("output:={OBJECTS}");
+        let given =
+            self.topics().into_iter().chain([output]).chain(self.parameters.iter().cloned());
         let given = given.flat_map(|text| match text.starts_with("device") {
             true => ["-p".to_owned(), text],
             false => ["-p".to_owned(), format!("lidar.{text}")],

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use det_post::config::{Config, Source};
 use det_post::node::{Change, LiveNode};
+use det_post_ros::dds::DdsMiddleware;
 use det_post_ros::messages::{CameraInfo, Image, PointCloud2, TfMessage};
 use det_post_ros::middleware::{Middleware, Publisher, Qos};
 use det_post_ros::{NodeName, Remaps};
@@ -29,6 +30,7 @@ fn of_recording(bag: &std::path::Path, topic: &str) -> Vec<Vec<u8>> {
 
 /// The sensors of the drive.
 struct Sensors {
+    _participant: DdsMiddleware,
     publishers: BTreeMap<String, Box<dyn Publisher>>,
     drive: BTreeMap<String, Vec<Vec<u8>>>,
 }
@@ -39,17 +41,18 @@ impl Sensors {
         for (topic, _, data) in messages(&fixture.drive()) {
             drive.entry(topic).or_default().push(data);
         }
-        let mut sender = middleware(domain, "sensors", Remaps::default());
+        let mut participant = middleware(domain, "sensors", Remaps::default());
         let mut publishers = BTreeMap::new();
         let mut add = |topic: &str, type_name, qos| {
-            publishers.insert(topic.to_owned(), sender.advertise(topic, type_name, qos).unwrap());
+            publishers
+                .insert(topic.to_owned(), participant.advertise(topic, type_name, qos).unwrap());
         };
         add("/tf_static", TfMessage::TYPE, Qos::LATCHED);
         add(CLOUDS, PointCloud2::TYPE, Qos::DEFAULT);
         topics("image").iter().for_each(|topic| add(topic, Image::TYPE, Qos::DEFAULT));
         let infos = topics("camera_info");
         infos.iter().for_each(|topic| add(topic, CameraInfo::TYPE, Qos::DEFAULT));
-        Self { publishers, drive }
+        Self { _participant: participant, publishers, drive }
     }
 
     fn publish(&mut self, topic: &str, number: usize) {
