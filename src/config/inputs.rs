@@ -203,9 +203,9 @@ pub(super) fn min_cameras(p: &mut Reader<'_>) -> Option<usize> {
     p.optional(
         MIN_CAMERAS,
         Fixed,
-        integer(1..=MAX_INPUTS),
+        integer(0..=MAX_INPUTS),
         "all",
-        "Fewest cameras of a frame. Heads that cannot mask a missing one need all.",
+        "Fewest cameras of a frame, 0 only beside a cloud. Heads that cannot mask a missing one need all.",
     )
 }
 
@@ -237,6 +237,9 @@ pub(super) fn inputs(
         "Index of the input whose messages open frames and give their stamps.",
     );
     let min_inputs = min_cameras(p);
+    if min_inputs == Some(0) {
+        p.refuse(MIN_CAMERAS, 0, "1 and more without a cloud");
+    }
     let sync = SyncConfig { reference, min_inputs, ..sync(p) };
     let topics: Vec<String> = topics.iter().map(|topic| expand(topic)).collect();
     check(p, &CAMERAS, &topics, &sync);
@@ -369,6 +372,7 @@ mod tests {
                 "3",
                 "rig.sync.min_cameras: found 3; allowed: at most the 2 inputs",
             ),
+            ("sync.min_cameras", "0", "rig.sync.min_cameras: found 0; allowed: 1 and more"),
             ("sync.policy", "newest", "allowed: nearest, latest"),
             ("sync.depth", "0", "from 1 to 64"),
             ("sync.max_skew", "1", "did you mean `rig.sync.max_skew_s`?"),

@@ -1028,7 +1028,7 @@ fn the_manual_has_every_key_of_every_kind_once() {
     let of_head = ["every head", "lidar heads", "lidar heads, proposals"];
     let of_none_head = [&of_head[..], &["lidar heads, none"]].concat();
     let of_voxels_head = [&of_head[..], &["lidar heads, voxels and sites"]].concat();
-    for name in ["transfusion_autoware", "bevfusion_autoware"] {
+    for name in ["transfusion_autoware", "bevfusion_autoware", "bevfusion_nuscenes"] {
         let lidar = lidar.replace("encoder_path: e, ", "");
         assert_in_manual(&head(name), &block(&lidar), &of_none, &of_none_head);
     }

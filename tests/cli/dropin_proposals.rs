@@ -2,6 +2,7 @@
 //! `cases.json` of the shared data lists.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use det_post::ErrorKind;
 use det_post::config::{
@@ -61,6 +62,7 @@ fn effective(case: &Case) -> Value {
         "model_path": lidar.model_path,
         "fp16": at(&parameters_of(&tensorrt), "engine.fp16"),
         "remap_by_area_m2": remap(&p["remap_by_area"]),
+        "cameras": cameras_of(&config, &p),
         "publishes_twist": at(&p, "publish.velocity"),
         "diagnostics": match diagnostics.get("max_ms") {
             None => Value::Null,
@@ -73,11 +75,78 @@ fn effective(case: &Case) -> Value {
     })
 }
 
+/// The case of files with cameras, which the shared data lists for a network of clouds: refused.
+const WITH_CAMERAS: &str = "b4_camera";
+
 /// Those that load.
 fn loading() -> Option<Vec<Case>> {
-    let cases = Case::of_proposals()?;
+    let mut cases = Case::of_proposals()?;
     assert_eq!(cases.len(), 14);
+    let of_clouds = cases.iter().find(|case| case.name == "b4")?.expected["effective"].clone();
+    let with_cameras = cases.iter_mut().find(|case| case.name == WITH_CAMERAS)?;
+    with_cameras.expected = of_cameras(of_clouds, with_cameras.folder.path());
     Some(cases.into_iter().filter(|case| case.expected["outcome"] == "loads").collect())
+}
+
+/// What files with cameras become, from what the files of the same network of clouds do.
+fn of_cameras(of_clouds: Value, folder: &Path) -> Value {
+    let model = |name: &str| folder.join("data/bevfusion").join(name).display().to_string();
+    let topics = |name: &str| -> Vec<String> {
+        (0..6).map(|camera| format!("/bevfusion/input/{name}{camera}")).collect()
+    };
+    let mut effective = of_clouds;
+    effective["model_path"] = json!(model("bevfusion_camera_lidar.onnx"));
+    effective["diagnostics"] = Value::Null;
+    effective["cameras"] = json!({
+        "image_backbone_path": model("bevfusion_image_backbone.onnx"),
+        "undistort": "auto",
+        "input_size": [576.0, 384.0],
+        "depths_m": [1.0, 1.4],
+        "range_m": [-122.4, -122.4, -10.0, 122.4, 122.4, 10.0],
+        "images": topics("image"),
+        "camera_infos": topics("camera_info"),
+        "max_skew_s": 0.12,
+        "min_cameras": 0,
+    });
+    json!({
+        "outcome": "loads",
+        "effective": effective,
+        "warned": {},
+        "unknown": [],
+        "no_effect": [
+            "detection_score_thresholds.min_confidence_scores.BARRIER",
+            "detection_score_thresholds.min_confidence_scores.TRAFFIC_CONE",
+            "engine_path",
+            "features_height",
+            "features_width",
+            "image_backbone_engine_path",
+            "image_backbone_trt_precision",
+            "image_feature_channel",
+            "num_depth_features",
+            "plugins_path",
+            "trt_precision",
+        ],
+    })
+}
+
+/// What a configuration says of its cameras.
+fn cameras_of(config: &Config, p: &Value) -> Value {
+    let channel = &config.channels[0];
+    let ChannelKind::Lidar(lidar) = &channel.kind else { panic!() };
+    let Some(cameras) = &lidar.cameras else { return Value::Null };
+    let images = &channel.inputs[1..];
+    assert_eq!(images.len(), cameras.facts.num_cameras);
+    json!({
+        "image_backbone_path": cameras.image_backbone_path,
+        "undistort": p["undistort"],
+        "input_size": at(p, "head.input_size"),
+        "depths_m": at(p, "head.depths_m"),
+        "range_m": at(p, "head.camera_range_m"),
+        "images": images.iter().map(|input| &input.topic).collect::<Vec<_>>(),
+        "camera_infos": images.iter().map(|input| &input.camera_info).collect::<Vec<_>>(),
+        "max_skew_s": at(p, "sync.max_skew_s"),
+        "min_cameras": at(p, "sync.min_cameras"),
+    })
 }
 
 #[test]
@@ -109,9 +178,10 @@ fn every_generation_becomes_what_is_expected() {
 #[test]
 fn what_theirs_refuses_is_refused_by_its_name() {
     let Some(cases) = Case::of_proposals() else { return };
-    let refused: Vec<_> =
-        cases.iter().filter(|case| case.expected["outcome"] == "refused").collect();
-    assert_eq!(refused.len(), 3);
+    let is_refused =
+        |case: &&Case| case.expected["outcome"] == "refused" && case.name != WITH_CAMERAS;
+    let refused: Vec<_> = cases.iter().filter(is_refused).collect();
+    assert_eq!(refused.len(), 2);
     for case in refused {
         let error = Config::read(&case.node(), &case.source).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
@@ -245,4 +315,46 @@ fn values_out_of_place_are_refused_or_warned_of() {
     let p = parameters_of(&config);
     assert_eq!(at(&p, "head.point_channels"), &json!(["intensity", "time_lag"]));
     assert_eq!(at(&p, "score_thresholds"), &json!([1.0]));
+}
+
+/// The keys of cameras of the small file of BEVFusion.
+const CAMERAS: &str = "score_threshold: 0.1\n    image_backbone_onnx_path: b.onnx\n    \
+                       image_backbone_engine_path: b.engine\n    image_backbone_trt_precision: fp16\n    \
+                       max_camera_lidar_delay: 0.1\n    run_image_undistortion: false\n    num_cameras: 2\n    \
+                       roi_width: 64\n    roi_height: 32\n    raw_image_width: 128\n    raw_image_height: 72\n    \
+                       img_aug_scale_x: 0.5\n    img_aug_scale_y: 0.5\n    d_bound: [1.0, 10.0, 0.5]\n    \
+                       x_bound: [-8.0, 8.0, 1.0]\n    y_bound: [-8.0, 8.0, 1.0]\n    z_bound: [-4.0, 4.0, 8.0]\n    ";
+
+#[test]
+fn cameras_out_of_place_are_refused() {
+    let bevfusion = |more: &str| small(&format!("{BEVFUSION}{more}"));
+    let load = |text: &str| load_text(text, Package::Bevfusion, &[]);
+    let config = load(&bevfusion(&format!("{CAMERAS}use_compressed_images: true"))).unwrap();
+    let images = &config.channels[0].inputs[1..];
+    assert_eq!(images.len(), 2);
+    assert!(images[1].topic.ends_with("/input/image1/compressed") && images[1].is_compressed);
+    assert!(images[1].camera_info.as_ref().unwrap().ends_with("/input/camera_info1"));
+    assert_eq!(parameters_of(&config)["undistort"], "never");
+    for (from, to, named) in [
+        ("image_backbone_onnx_path: b.onnx", "sensor_fusion: false", "image_backbone_engine_path"),
+        ("num_cameras: 2", "num_cameras: 99", "head.cameras: found 99"),
+        ("num_cameras: 2", "build_only: false", "num_cameras: is missing"),
+        ("img_aug_scale_x: 0.5", "img_aug_scale_x: 0.75", "a factor that makes 64 pixels of 128"),
+        ("img_aug_scale_y: 0.5", "img_aug_scale_y: 0.45", "a factor that makes 36 pixels of 72"),
+        ("raw_image_width: 128", "raw_image_width: -1", "raw_image_width: found -1"),
+        ("d_bound: [1.0, 10.0, 0.5]", "d_bound: [1.0, 10.0]", "3 numbers: first depth"),
+        ("z_bound: [-4.0, 4.0, 8.0]", "z_bound: [4.0]", "3 numbers: least, greatest"),
+        ("x_bound: [-8.0, 8.0, 1.0]", "x_bound: [8.0, -8.0, 1.0]", "below the greatest"),
+        ("run_image_undistortion: false", "run_image_undistortion: 1", "true or false"),
+        (
+            "max_camera_lidar_delay: 0.1",
+            "sensor_fusion: true",
+            "max_camera_lidar_delay: is missing",
+        ),
+    ] {
+        let text = bevfusion(CAMERAS);
+        assert!(text.contains(from), "{from}");
+        let error = load(&text.replace(from, to)).unwrap_err();
+        assert!(error.message().contains(named), "{named}: {error}");
+    }
 }

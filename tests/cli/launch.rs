@@ -443,7 +443,7 @@ fn ros_2_lists_the_same_arguments() {
 
 /// The launch files of nodes that det_post takes the place of, and the arguments that their
 /// callers give.
-const DROP_IN: [(&str, &[&str]); 9] = [
+const DROP_IN: [(&str, &[&str]); 10] = [
     (
         "launch/lidar_centerpoint.launch.xml",
         &[
@@ -473,6 +473,28 @@ const DROP_IN: [(&str, &[&str]); 9] = [
     ("launch/yolov11.launch.py", YOLO_ROS_ARGUMENTS),
     ("launch/yolov9.launch.py", YOLO_ROS_ARGUMENTS),
     ("launch/yolov12.launch.py", YOLO_ROS_ARGUMENTS),
+    (
+        "launch/bevfusion.launch.xml",
+        &[
+            "input/pointcloud",
+            "output/objects",
+            "data_path",
+            "model_name",
+            "model_path",
+            "model_param_path",
+            "ml_package_param_path",
+            "class_remapper_param_path",
+            "common_param_path",
+            "build_only",
+            "use_pointcloud_container",
+            "pointcloud_container_name",
+            "use_decompress",
+            "image0",
+            "image5",
+            "camera_info0",
+            "camera_info5",
+        ],
+    ),
 ];
 const YOLO_ROS_ARGUMENTS: &[&str] = &[
     "model_type",
@@ -628,6 +650,32 @@ fn a_camera_node_is_replaced_with_its_network_and_images() {
                 "label_path": format!("{folder}/label.txt"), "build_only": false});
             assert_eq!(node["parameters"], parameters);
         }
+    }
+}
+
+#[test]
+fn cameras_beside_a_lidar_have_their_topics() {
+    let Some(python) = python() else { return };
+    let base = ["image2:=/cam2/image", "camera_info2:=/cam2/info"];
+    for (more, parameters) in [
+        ("use_decompress:=false", json!({"build_only": false})),
+        ("use_decompress:=true", json!({"build_only": false, "use_compressed_images": true})),
+    ] {
+        let report = launch(&python, "launch/bevfusion.launch.xml", &[&base[..], &[more]].concat());
+        let node = &report["processes"][0];
+        assert_eq!(texts(&node["arguments"]), ["run", "--like", "autoware_bevfusion"]);
+        assert_eq!(node["parameters"], parameters);
+        let topics = node["remappings"].as_array().unwrap();
+        for pair in [
+            json!(["~/input/pointcloud", "/sensing/lidar/concatenated/pointcloud"]),
+            json!(["~/input/image2", "/cam2/image"]),
+            json!(["~/input/image2/compressed", "/cam2/image/compressed"]),
+            json!(["~/input/camera_info2", "/cam2/info"]),
+            json!(["~/input/image5", "/sensing/camera/camera5/image_rect_color"]),
+        ] {
+            assert!(topics.contains(&pair), "{pair}: {topics:?}");
+        }
+        assert_eq!(topics.len(), 2 + 3 * 6);
     }
 }
 

@@ -19,6 +19,7 @@ pub mod domain;
 #[path = "../../examples/make_sample/drive.rs"]
 pub mod drive;
 pub mod drop_in;
+pub mod fused_rig;
 #[path = "../../examples/make_sample/lidar_nets.rs"]
 pub mod lidar_nets;
 pub mod memory;

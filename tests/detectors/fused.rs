@@ -58,14 +58,15 @@ fn channel(folder: &Path, more: &[&str]) -> ChannelConfig {
         format!("l.head:={}", head.display()),
         format!("l.model_path:={}", model.display()),
         format!("l.image_backbone_path:={}", backbone.display()),
-        "l.engine.kind:=rten".to_owned(),
         "l.encoder.precision:=f32".to_owned(),
         "l.nms.kind:=none".to_owned(),
         "l.score_thresholds:=[0.4]".to_owned(),
         "l.densification.num_past_sweeps:=0".to_owned(),
     ];
+    let is_chosen = more.iter().any(|text| text.starts_with("engine.kind"));
+    let engine = (!is_chosen).then(|| "l.engine.kind:=rten".to_owned());
     let more = more.iter().map(|text| format!("l.{text}"));
-    let given: Vec<String> = given.into_iter().chain(more).collect();
+    let given: Vec<String> = given.into_iter().chain(engine).chain(more).collect();
     Config::load(&[], &given).unwrap().channels.remove(0)
 }
 
@@ -383,5 +384,31 @@ fn both_devices_give_the_same_bytes() {
         let expected = rig.detect(&mut *on_cpu, &points, present);
         let found = rig.detect(&mut *on_gpu, &points, present);
         assert_eq!(found, expected, "{num} {present:?} {moved}");
+    }
+}
+
+/// All three networks, with their integer labels, in dense layers of our own.
+#[cfg(feature = "cuda")]
+#[test]
+fn all_networks_run_in_dense_layers_on_a_gpu() {
+    if det_post_testing::gpu().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let config = channel(folder.path(), &[]);
+    let mut on_cpu = detectors::open(&config, DeviceChoice::Cpu).unwrap();
+    let config = channel(folder.path(), &["engine.kind:=cuda", "engine.tf32:=false"]);
+    let mut on_gpu = detectors::open(&config, DeviceChoice::Cuda(0)).unwrap();
+    for (present, moved) in [([true, true], 0.0), ([true, false], 0.0), ([true, true], 0.3)] {
+        let (rig, points) = (Rig::new(moved), points(90));
+        let expected = rig.detect(&mut *on_cpu, &points, present);
+        let found = rig.detect(&mut *on_gpu, &points, present);
+        assert!(expected.len() > 3 && found.len() == expected.len(), "{present:?} {moved}");
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found.class, expected.class, "{present:?} {moved}");
+            assert!((found.score - expected.score).abs() < 1e-4, "{present:?} {moved}");
+            let centers = found.object.bbox.center.iter().zip(&expected.object.bbox.center);
+            assert!(centers.into_iter().all(|(a, b)| (a - b).abs() < 1e-3), "{present:?} {moved}");
+        }
     }
 }

@@ -85,10 +85,10 @@ impl Middleware for InputsOverDds {
 }
 
 /// A middleware of a domain.
-pub fn middleware(domain: &Domain, node: &str) -> DdsMiddleware {
+pub fn middleware(domain: &Domain, node: &str, remaps: Remaps) -> DdsMiddleware {
     let settings = DdsSettings { domain: domain.id, range: DiscoveryRange::Localhost, gid_len: 16 };
     let node = NodeName::new("", node).unwrap();
-    DdsMiddleware::open(MiddlewareOptions { node, remaps: Remaps::default() }, &settings).unwrap()
+    DdsMiddleware::open(MiddlewareOptions { node, remaps }, &settings).unwrap()
 }
 
 /// The messages of a topic.

@@ -18,6 +18,8 @@ use common::video as encoded;
 mod calibration;
 mod diagnostics;
 mod frames;
+#[cfg(feature = "dds")]
+mod fused;
 mod hostile;
 mod in_flight;
 #[cfg(feature = "dds")]

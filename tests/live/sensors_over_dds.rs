@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use det_post::config::Config;
 use det_post::node::{Change, LiveNode};
-use det_post_ros::NodeName;
 use det_post_ros::dds::DdsMiddleware;
 use det_post_ros::messages::{PointCloud2, TfMessage};
 use det_post_ros::middleware::{Middleware, Publisher, Qos};
+use det_post_ros::{NodeName, Remaps};
 
 use crate::common::domain::Domain;
 use crate::common::session::messages;
@@ -30,7 +30,7 @@ impl Graph {
         let domain = Domain::reserve();
         let published = Published::default();
         let inputs = InputsOverDds {
-            dds: middleware(&domain, "det_post"),
+            dds: middleware(&domain, "det_post", Remaps::default()),
             published: Arc::clone(&published),
         };
         let name = NodeName::new("", "det_post").unwrap();
@@ -40,7 +40,7 @@ impl Graph {
         let node = LiveNode::open(config, Box::new(inputs)).unwrap();
         node.change(Change::Configure).unwrap();
         node.change(Change::Activate).unwrap();
-        let sender = middleware(&domain, "sensors");
+        let sender = middleware(&domain, "sensors", Remaps::default());
         Self { published, sender, _node: node, _domain: domain }
     }
 

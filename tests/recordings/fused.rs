@@ -1,65 +1,10 @@
 //! A LiDAR and six cameras of a simulated drive through a small BEVFusion of two files.
 
-use det_post_testing::fused_onnx::{camera_lidar, save_backbone};
-
-use super::surround::frames;
+use super::surround::{frames, frames_of};
+use crate::common::fused_rig::{Autoware, OBJECTS, fixture};
 use crate::common::replay::Run;
-use crate::common::surround_rig::{Fixture, NUM_FRAMES};
-
-const FACTS: &str = "\
-sensor: lidar
-encoder: none
-kind: bevfusion
-class_names: [CAR, TRUCK, BUS]
-point_range_m: [-40, -30, -3, 40, 30, 5]
-voxel_size_m: [10, 10, 1]
-max_points_per_voxel: 10
-voxel_capacity: 400
-point_channels: []
-input_names: [voxels, num_points, coors]
-coordinates: zyx
-output_names: [bbox_pred, score, label_pred]
-downsample_factor: 2
-cameras: 6
-input_size: [64, 32]
-depths_m: [2, 6]
-camera_range_m: [-40, -30, -10, 40, 30, 10]
-";
-
-fn fixture() -> Fixture {
-    let fixture = Fixture::drive_with_lidars(1);
-    let [head, model, backbone] =
-        ["head.yaml", "detector.onnx", "backbone.onnx"].map(|name| fixture.path(name));
-    std::fs::write(&head, FACTS).unwrap();
-    std::fs::write(&model, camera_lidar().to_bytes()).unwrap();
-    save_backbone(&backbone).unwrap();
-    let topics: Vec<String> = (0..6).map(|n| format!("/camera_{n}/image")).collect();
-    let text = format!(
-        "/**:
-  ros__parameters:
-    device: cpu
-    rig:
-      input: /lidar_0/points
-      camera_inputs: [{}]
-      head: {}
-      model_path: {}
-      image_backbone_path: {}
-      engine: {{kind: rten, threads: 1}}
-      encoder.precision: f32
-      output_type: detected_objects
-      sync.max_skew_s: 0.12
-      densification.num_past_sweeps: 1
-      score_thresholds: 0.3
-      nms.kind: none
-",
-        topics.join(", "),
-        head.display(),
-        model.display(),
-        backbone.display()
-    );
-    std::fs::write(fixture.path("rig.param.yaml"), text).unwrap();
-    fixture
-}
+use crate::common::session::messages;
+use crate::common::surround_rig::NUM_FRAMES;
 
 /// Frames with objects, and the reasons of the others.
 fn served(run: &Run) -> u64 {
@@ -102,4 +47,39 @@ fn a_camera_may_be_missing_where_it_is_allowed() {
     assert!(found.keys().any(|reason| reason == "incomplete_views"), "{found:?}");
     let few = fixture.replay(&gap, "five", &["rig.sync.min_cameras:=5"]);
     assert_eq!(served(&few), all);
+}
+
+/// The parameter files of Autoware's node: the same bytes as of the migrated parameters.
+#[test]
+fn files_of_autoware_give_objects_as_migrated() {
+    let node = Autoware::new();
+    let run = node.like(&node.fixture.drive(), "like", &[]);
+    let (lines, report) = (run.expect_code(0).lines(), run.report());
+    let channel = &report["channels"]["lidar"];
+    assert_eq!(channel["inputs"].as_array().unwrap().len(), 7);
+    // A frame needs no camera, and the first ones precede their calibrations.
+    assert!(lines.len() + 2 >= NUM_FRAMES, "{report}");
+    for line in &lines {
+        assert_eq!(line["frame_id"], "base_link", "{line}");
+        assert!(!line["detections_3d"].as_array().unwrap().is_empty(), "{line}");
+    }
+    let objects = messages(&run.out.join("detections"));
+    assert!(objects.iter().any(|(topic, ..)| topic == OBJECTS), "{report}");
+    let ours = node.migrated("ours");
+    assert_eq!(ours.expect_code(0).lines(), lines);
+}
+
+#[test]
+fn clouds_of_autoware_without_images_are_served() {
+    let node = Autoware::new();
+    let all = node.like(&node.fixture.drive(), "all", &[]).expect_code(0).lines();
+    let gap = node
+        .fixture
+        .rewrite("gap", |topic, _, data| (!topic.ends_with("/image")).then(|| data.to_vec()));
+    let run = node.like(&gap, "none", &[]);
+    let lines = run.expect_code(0).lines();
+    assert_eq!(lines.len(), NUM_FRAMES, "{}", run.report());
+    assert_ne!(lines.last(), all.last(), "images have an effect");
+    let strict = node.like(&gap, "strict", &["sync.min_cameras:=6"]);
+    assert!(frames_of(&strict, "lidar").1.keys().all(|reason| reason == "incomplete_views"));
 }

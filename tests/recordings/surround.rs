@@ -12,8 +12,13 @@ use crate::common::surround_rig::{Fixture, NUM_FRAMES, calibration_file, nuscene
 
 /// Frames out, and dropped frames by reason.
 pub(super) fn frames(run: &Run) -> (u64, BTreeMap<String, u64>) {
+    frames_of(run, "rig")
+}
+
+/// As [`frames`], of a channel.
+pub(super) fn frames_of(run: &Run, channel: &str) -> (u64, BTreeMap<String, u64>) {
     let report = run.report();
-    let channel = &report["channels"]["rig"];
+    let channel = &report["channels"][channel];
     let dropped = channel["dropped"].as_object().unwrap();
     let count = |(reason, of): (&String, &Value)| (reason.clone(), of["count"].as_u64().unwrap());
     let num_out = channel["frames_out"].as_u64().unwrap();

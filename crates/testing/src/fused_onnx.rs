@@ -22,8 +22,9 @@ pub const MAP: [usize; 2] = [4, 3];
 pub const NUM_PROPOSALS: usize = 12;
 
 /// The encoder of a detector, up to its map of eight channels, `map`: on a grid with the axes z y x, or x y z with
-/// the map's rows along x, as BEVFusion has it. Inputs `voxels`, `coors` and `num_points`.
-pub fn encoder(is_xyz: bool) -> File {
+/// the map's rows along x, as BEVFusion has it. Points have `num_values` numbers. Inputs `voxels`, `coors` and
+/// `num_points`.
+pub fn encoder(is_xyz: bool, num_values: i64) -> File {
     let reversed = |mut values: [i64; 3]| {
         values.reverse();
         values
@@ -37,7 +38,7 @@ pub fn encoder(is_xyz: bool) -> File {
         false => ([1, 2, 3, 4, 4], [0, 4, 1, 2, 3], [1, 8, 3, 4]),
     };
     let mut file = File::default();
-    file.inputs.push(("voxels".into(), ElementType::F32, vec![-1, 10, 3]));
+    file.inputs.push(("voxels".into(), ElementType::F32, vec![-1, 10, num_values]));
     file.inputs.push(("coors".into(), ElementType::I32, vec![-1, 3]));
     file.inputs.push(("num_points".into(), ElementType::I32, vec![-1]));
     for (name, values) in [
@@ -57,7 +58,8 @@ pub fn encoder(is_xyz: bool) -> File {
     let columns = if is_xyz { "xyz" } else { "coors" };
     file.op("Slice", &["coors", "last", "before", "axis", "last"], "xyz", vec![]);
     file.op("Pad", &[columns, "pads"], "indices", vec![]);
-    let [first, second, down, out] = ENCODER.each_ref().map(conv);
+    let [mut first, second, down, out] = ENCODER.each_ref().map(conv);
+    first.channels[0] = num_values;
     file.autoware_pairs(&first, "indices", "p0");
     file.autoware_conv(&first, "means", "p0", "1");
     file.autoware_conv(&second, "1", "p0", "2");
@@ -98,17 +100,22 @@ pub fn add_head(file: &mut File, map: &str, channels: i64) {
 
 /// The detector of points.
 pub fn lidar(is_xyz: bool) -> File {
-    let mut file = encoder(is_xyz);
+    let mut file = encoder(is_xyz, 3);
     add_head(&mut file, "map", 8);
     file
 }
 
-/// The detector of points and images, for any number of cameras: `bevfusion_camera_lidar.onnx`.
+/// The detector of points and images, for any number of cameras: `bevfusion_camera_lidar.onnx`. Points are x, y, z.
 pub fn camera_lidar() -> File {
-    let mut file = encoder(true);
+    camera_lidar_of(3)
+}
+
+/// As [`camera_lidar`], with so many numbers of a point.
+pub fn camera_lidar_of(num_values: i64) -> File {
+    let mut file = encoder(true, num_values);
     let [channels, rows, columns] = FEATURES.map(|size| size as i64);
     for (name, element, dims) in [
-        ("points", ElementType::F32, vec![-1, 3]),
+        ("points", ElementType::F32, vec![-1, num_values]),
         ("lidar2image", ElementType::F32, vec![-1, 4, 4]),
         ("img_aug_matrix", ElementType::F32, vec![-1, 4, 4]),
         ("geom_feats", ElementType::I32, vec![-1, 4]),

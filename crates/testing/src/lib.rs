@@ -22,6 +22,7 @@ pub mod jpeg;
 pub mod npz;
 pub mod onnx;
 pub mod precision_networks;
+pub mod proposal_onnx;
 pub mod random;
 pub mod require;
 pub mod shared_data;

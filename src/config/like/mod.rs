@@ -42,7 +42,7 @@ pub enum Package {
     LidarCenterpoint,
     /// `autoware_lidar_transfusion`.
     LidarTransfusion,
-    /// `autoware_bevfusion` without cameras.
+    /// `autoware_bevfusion`, with and without cameras.
     Bevfusion,
     /// `autoware_tensorrt_yolox`.
     TensorrtYolox,

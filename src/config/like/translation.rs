@@ -195,7 +195,12 @@ impl<'a> Translation<'a> {
 
     /// Whether a parameter of ours is set.
     pub(super) fn is_set(&self, ours: &str) -> bool {
-        self.ours.contains_key(&format!("{}.{ours}", self.channel))
+        self.value_of(ours).is_some()
+    }
+
+    /// The value of a parameter of ours that is set.
+    pub(super) fn value_of(&self, ours: &str) -> Option<&Node> {
+        self.ours.get(&format!("{}.{ours}", self.channel)).map(|entry| &entry.node)
     }
 
     /// Refuses because a parameter is not given.

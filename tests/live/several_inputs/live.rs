@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use det_post::node::Change;
 use det_post::node::LiveNode;
+use det_post_ros::Remaps;
 use det_post_ros::dds::DdsMiddleware;
 use det_post_ros::middleware::{Middleware, Qos};
 
@@ -107,12 +108,13 @@ fn check(name: &str, second: &'static str) {
     config.channels[0].sync.deadline = Duration::from_secs(2);
     let domain = Domain::reserve();
     let published = Published::default();
-    let dds = middleware(&domain, "det_post");
+    let dds = middleware(&domain, "det_post", Remaps::default());
     let inputs = InputsOverDds { dds, published: Arc::clone(&published) };
     let node = LiveNode::with_factory(config, Box::new(inputs), Arc::new(stub::open)).unwrap();
     node.change(Change::Configure).unwrap();
     node.change(Change::Activate).unwrap();
-    send(&mut middleware(&domain, "sensors"), name, second, &published);
+    let mut sender = middleware(&domain, "sensors", Remaps::default());
+    send(&mut sender, name, second, &published);
     assert_eq!(of_topic(&published, &output), expected);
 
     // What happened to the inputs, each by itself.

@@ -54,6 +54,12 @@ pub(super) enum Function {
     Xor,
     /// The second where the first is true, else the third.
     Where,
+    /// The remainder with the sign of the divisor, of integers.
+    Mod,
+    /// An integer as a float.
+    ToFloat,
+    /// A float as an integer, towards 0.
+    ToInteger,
 }
 
 impl Function {
@@ -62,7 +68,7 @@ impl Function {
         match self {
             Self::Add | Self::Sub | Self::Mul | Self::Div | Self::Pow | Self::Min | Self::Max => 2,
             Self::Equal | Self::Greater | Self::Less | Self::GreaterOrEqual => 2,
-            Self::LessOrEqual | Self::And | Self::Or | Self::Xor => 2,
+            Self::LessOrEqual | Self::And | Self::Or | Self::Xor | Self::Mod => 2,
             Self::Where => 3,
             _ => 1,
         }
@@ -81,6 +87,23 @@ impl Function {
                 | Self::And
                 | Self::Or
                 | Self::Xor
+        )
+    }
+
+    /// Whether integers have it and give integers.
+    pub(super) fn is_of_integers(self) -> bool {
+        matches!(
+            self,
+            Self::Neg
+                | Self::Abs
+                | Self::Add
+                | Self::Sub
+                | Self::Mul
+                | Self::Div
+                | Self::Mod
+                | Self::Min
+                | Self::Max
+                | Self::Where
         )
     }
 

@@ -26,7 +26,9 @@ use std::path::Path;
 
 use plan::Ends;
 
-use det_post_types::{EngineOptions, Error, ErrorKind, NetworkPart, Result, TensorSpec};
+use det_post_types::{
+    ElementType, EngineOptions, Error, ErrorKind, NetworkPart, Result, TensorSpec,
+};
 
 /// The stage of errors.
 const STAGE: &str = "dense";
@@ -72,17 +74,21 @@ impl Network {
         options: impl Into<PlanOptions<'a>>,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
-        let PlanOptions { precision, keep_f32, channels_last_inputs } = options.into();
+        let PlanOptions { precision, keep_f32, channels_last_inputs, integers_as_floats } =
+            options.into();
         let (mut graph, origin) = graph::import(bytes, keep_f32, shape_of)?;
         passes::run(&mut graph);
         check_kept(&graph, keep_f32)?;
         let elements = |specs: &[TensorSpec]| {
-            specs
-                .iter()
-                .map(|spec| spec.element.unwrap_or(det_post_types::ElementType::F32))
-                .collect()
+            specs.iter().map(|spec| spec.element.unwrap_or(ElementType::F32)).collect()
         };
-        let (inputs, outputs) = (elements(&origin.inputs), elements(&origin.outputs));
+        let (inputs, mut outputs): (Vec<_>, Vec<_>) =
+            (elements(&origin.inputs), elements(&origin.outputs));
+        for element in
+            outputs.iter_mut().filter(|of| integers_as_floats && **of == ElementType::I32)
+        {
+            *element = ElementType::F32;
+        }
         let shapes = |ids: &[usize]| ids.iter().map(|&id| graph.values[id].shape.clone()).collect();
         let (input_shapes, output_shapes) = (shapes(&graph.inputs), shapes(&graph.outputs));
         let plan =

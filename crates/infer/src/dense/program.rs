@@ -33,8 +33,8 @@ pub(super) enum Operand {
     Result(usize),
     /// A float.
     Scalar(f32),
-    /// True or false.
-    Flag(bool),
+    /// An integer; 0 and 1 of a condition.
+    Integer(i32),
 }
 
 impl Instructions {
@@ -63,7 +63,7 @@ fn placed(operand: Operand, places: &[usize]) -> OpsOperand {
         Operand::Input(at) => OpsOperand::Source(at),
         Operand::Result(at) => OpsOperand::Result(places.get(at).copied().unwrap_or(usize::MAX)),
         Operand::Scalar(value) => OpsOperand::Constant(Constant::F32(value)),
-        Operand::Flag(value) => OpsOperand::Constant(Constant::I32(i32::from(value))),
+        Operand::Integer(value) => OpsOperand::Constant(Constant::I32(value)),
     }
 }
 
@@ -116,6 +116,9 @@ fn plain(function: Function) -> Op {
         Function::Or => Op::Or,
         Function::Xor => Op::Xor,
         Function::Where => Op::Where,
+        Function::Mod => Op::Mod,
+        Function::ToFloat => Op::ToF32,
+        Function::ToInteger => Op::ToI32,
         // The others are activations.
         _ => Op::Activation(Activation::None),
     }

@@ -157,7 +157,8 @@ impl DeviceEngine {
 
     /// Reads outputs, and no others, through host memory from now on: where they hold integers, or
     /// the number of their rows differs between runs. [`DeviceEngine::output`] is then a tensor of
-    /// f32. Every run waits for the network, which is no CUDA graph. Nothing changes for no outputs.
+    /// f32. Every run waits for the network, which is no CUDA graph. Nothing changes for no outputs, and for
+    /// integers of dense layers of our own, which are f32 on the GPU.
     ///
     /// # Errors
     /// `Argument` when there are tensors for several frames in flight already; `Model` for an
@@ -169,7 +170,10 @@ impl DeviceEngine {
             let message = "outputs are staged before there are frames in flight";
             return Err(Error::new(ErrorKind::Argument, STAGE, message));
         };
-        if outputs.is_empty() {
+        // Dense layers write integers as f32, of shapes that do not vary.
+        let is_written = matches!(runner, Runner::Dense(_));
+        if outputs.is_empty() || (is_written && outputs.iter().all(|output| output.rows.is_none()))
+        {
             return Ok(());
         }
         let graph = source.as_ref().map(|(_, options)| options.gpu.cuda_graph);

@@ -11,6 +11,7 @@
 mod decode_query;
 mod detr3d_block;
 mod detr3d_reference;
+mod integers;
 mod maps_in_place;
 mod mixed_precision;
 mod sparse4d;

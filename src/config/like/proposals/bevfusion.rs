@@ -1,8 +1,8 @@
-//! `autoware_bevfusion` without cameras.
+//! `autoware_bevfusion`.
 
 use super::keys::bevfusion as own;
-use super::{ML_PACKAGE, NODE_FILE, emit, network, required, rest};
-use crate::config::like::translation::{Translation, TranslationOutcome};
+use super::{ML_PACKAGE, NODE_FILE, cameras, emit, network, required, rest};
+use crate::config::like::translation::Translation;
 use crate::config::like::values::{number_of, numbers_of};
 use det_post_ros::NodeName;
 use det_post_ros::yaml::Node;
@@ -14,7 +14,7 @@ const FARTHEST_M: f64 = 1e6;
 
 /// Emits our parameters.
 pub(in crate::config::like) fn translate(t: &mut Translation<'_>, node: &NodeName) {
-    refuse_cameras(t);
+    let has_cameras = cameras::has_cameras(t);
     let class_names = network(t, "bevfusion");
     t.set("head.range_ends", "low_inside");
     t.set("head.coordinates", "zyx");
@@ -39,28 +39,12 @@ pub(in crate::config::like) fn translate(t: &mut Translation<'_>, node: &NodeNam
             _ => t.refuse(&given, "true or false"),
         }
     }
+    if has_cameras {
+        cameras::translate(t);
+    }
     scores(t, &class_names);
     rest(t, node, &class_names, None);
     t.default("processing_time_diagnostics.pillars_status", "bevfusion_trt");
-}
-
-/// Networks with cameras are not read. With clouds only, the three keys of the image backbone are empty
-/// or, in the oldest files, `sensor_fusion` is false.
-fn refuse_cameras(t: &mut Translation<'_>) {
-    const ALLOWED: &str = "three empty texts: the network with cameras is not built yet";
-    if let Some(given) = t.take(&own::SENSOR_FUSION) {
-        match given.node {
-            Node::Flag(false) => t.ignore(&given, TranslationOutcome::NoEffect, ""),
-            _ => t.refuse(&given, "false: the network with cameras is not built yet"),
-        }
-    }
-    let given = own::IMAGE_BACKBONE.names.iter().filter_map(|name| t.take_name(name));
-    let given: Vec<_> = given.collect();
-    let is_empty = |node: &Node| matches!(node, Node::Text(text) if text.is_empty());
-    let Some(named) = given.iter().find(|given| !is_empty(&given.node)) else {
-        return given.iter().for_each(|given| t.ignore(given, TranslationOutcome::NoEffect, ""));
-    };
-    t.refuse(named, ALLOWED);
 }
 
 /// Thresholds by distance and class, which scores must reach, or the one of older files, which

@@ -89,36 +89,60 @@ pub(super) mod bevfusion {
         "`score_thresholds_by_distance.<CLASS>`",
     )
     .note("every class, one per bin");
+    pub(in super::super) const PLUGINS: Key = Key::nothing(&["plugins_path"]);
+}
+
+/// Of BEVFusion with cameras.
+pub(super) mod cameras {
+    use super::Key;
+
     pub(in super::super) const SENSOR_FUSION: Key =
-        Key::nothing(&["sensor_fusion"]).note("true, with cameras, is refused");
-    pub(in super::super) const IMAGE_BACKBONE: Key = Key::nothing(&[
-        "image_backbone_onnx_path",
-        "image_backbone_engine_path",
-        "image_backbone_trt_precision",
-    ])
-    .note("all three empty: only clouds; others are refused");
-    pub(in super::super) const CAMERAS: Key = Key::nothing(&[
-        "max_camera_lidar_delay",
-        "plugins_path",
-        "run_image_undistortion",
-        "use_compressed_images",
-        "d_bound",
-        "x_bound",
-        "y_bound",
-        "z_bound",
-        "num_cameras",
-        "raw_image_height",
-        "raw_image_width",
-        "img_aug_scale_x",
-        "img_aug_scale_y",
-        "roi_height",
-        "roi_width",
+        Key::fixed(&["sensor_fusion"], "").note("2025; true only with `image_backbone_onnx_path`");
+    pub(in super::super) const BACKBONE: Key =
+        Key::fixed(&["image_backbone_onnx_path"], "`image_backbone_path`")
+            .note("empty, with the next two: only clouds");
+    pub(in super::super) const BACKBONE_ENGINE: Key = Key::engine(&["image_backbone_engine_path"]);
+    pub(in super::super) const BACKBONE_PRECISION: Key =
+        Key::engine(&["image_backbone_trt_precision"]);
+    pub(in super::super) const DELAY: Key =
+        Key::fixed(&["max_camera_lidar_delay"], "`sync.max_skew_s`");
+    pub(in super::super) const UNDISTORT: Key =
+        Key::fixed(&["run_image_undistortion"], "`undistort`");
+    pub(in super::super) const COMPRESSED: Key =
+        Key::fixed(&["use_compressed_images"], "`camera_inputs`")
+            .note("topics end in `/compressed`: remap these");
+    pub(in super::super) const NUM_CAMERAS: Key = Key::fixed(&["num_cameras"], "`head.cameras`");
+    /// Width, height.
+    pub(in super::super) const ROI_SIZE: [Key; 2] = [
+        Key::fixed(&["roi_width"], "`head.input_size`"),
+        Key::fixed(&["roi_height"], "`head.input_size`"),
+    ];
+    /// Width, height.
+    pub(in super::super) const RAW_SIZE: [Key; 2] = [
+        Key::fixed(&["raw_image_width"], "").note("images of other sizes are resized, too"),
+        Key::fixed(&["raw_image_height"], ""),
+    ];
+    /// Of width, of height.
+    pub(in super::super) const SCALES: [Key; 2] = [
+        Key::fixed(&["img_aug_scale_x"], "").note("checked: follows from the sizes"),
+        Key::fixed(&["img_aug_scale_y"], ""),
+    ];
+    pub(in super::super) const DEPTHS: Key = Key::fixed(&["d_bound"], "`head.depths_m`")
+        .note("first and step; the file has their number");
+    /// Of x, of y, of z.
+    pub(in super::super) const BOUNDS: [Key; 3] = [
+        Key::fixed(&["x_bound"], "`head.camera_range_m`").note("ends; the file has the cells"),
+        Key::fixed(&["y_bound"], "`head.camera_range_m`"),
+        Key::fixed(&["z_bound"], "`head.camera_range_m`"),
+    ];
+    pub(in super::super) const IN_FILE: Key = Key::nothing(&[
         "features_height",
         "features_width",
         "num_depth_features",
         "image_feature_channel",
         "image_feature_dim",
-    ]);
+    ])
+    .note("the file has them");
 }
 
 /// Those of TransFusion.
@@ -179,7 +203,24 @@ pub(in crate::config::like) const BEVFUSION: &[&Key] = &[
     &MAX_TIME,
     &MAX_DELAY,
     &INTERVAL,
-    &bevfusion::SENSOR_FUSION,
-    &bevfusion::IMAGE_BACKBONE,
-    &bevfusion::CAMERAS,
+    &bevfusion::PLUGINS,
+    &cameras::SENSOR_FUSION,
+    &cameras::BACKBONE,
+    &cameras::BACKBONE_ENGINE,
+    &cameras::BACKBONE_PRECISION,
+    &cameras::DELAY,
+    &cameras::UNDISTORT,
+    &cameras::COMPRESSED,
+    &cameras::NUM_CAMERAS,
+    &cameras::ROI_SIZE[0],
+    &cameras::ROI_SIZE[1],
+    &cameras::RAW_SIZE[0],
+    &cameras::RAW_SIZE[1],
+    &cameras::SCALES[0],
+    &cameras::SCALES[1],
+    &cameras::DEPTHS,
+    &cameras::BOUNDS[0],
+    &cameras::BOUNDS[1],
+    &cameras::BOUNDS[2],
+    &cameras::IN_FILE,
 ];

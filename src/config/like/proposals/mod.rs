@@ -1,10 +1,11 @@
-//! `autoware_lidar_transfusion` (2024 to 2026-08) and `autoware_bevfusion` without cameras (2025
-//! to 2026-08): one network each, which takes the points of voxels and gives proposals.
+//! `autoware_lidar_transfusion` (2024 to 2026-08) and `autoware_bevfusion` (2025 to 2026-08): one network
+//! each, which takes the points of voxels and gives proposals; BEVFusion's may take images, too.
 //!
 //! Keys stand directly below `ros__parameters`. A file is read by the keys that it has, whatever
 //! its generation.
 
 mod bevfusion;
+mod cameras;
 pub(super) mod keys;
 mod transfusion;
 

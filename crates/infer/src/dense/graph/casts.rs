@@ -2,7 +2,7 @@
 
 use super::attributes::{Place, Reason};
 use super::importer::Importer;
-use super::{Data, Element, Id, Value};
+use super::{Data, Element, Id, Operation, Value};
 use crate::dense::function::Function;
 use crate::onnx::AttributeValue;
 
@@ -69,6 +69,20 @@ pub(super) fn cast<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Im
             let is_zero = importer.function(place, Function::Equal, &[input, zero])?;
             importer.function(place, Function::Not, &[is_zero]).map(|id| vec![id])
         }
-        _ => Err("a cast to or from integers that depend on the inputs of the network".into()),
+        (Element::Boolean, Element::Integer) => {
+            let [one, zero] = [1, 0].map(|value| importer.integers(&[], vec![value]));
+            importer.function(place, Function::Where, &[input, one, zero]).map(|id| vec![id])
+        }
+        (Element::Integer, Element::Boolean) => {
+            let zero = importer.integers(&[], vec![0]);
+            let is_zero = importer.function(place, Function::Equal, &[input, zero])?;
+            importer.function(place, Function::Not, &[is_zero]).map(|id| vec![id])
+        }
+        (from, to) => {
+            let function =
+                if from == Element::Integer { Function::ToFloat } else { Function::ToInteger };
+            let (operation, shape) = (Operation::Elementwise(function), value.shape.clone());
+            importer.operation(place, operation, &[input], &shape, to).map(|id| vec![id])
+        }
     }
 }

@@ -55,6 +55,7 @@ pub(super) fn import<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> 
         "Or" => Function::Or,
         "Xor" => Function::Xor,
         "Where" => Function::Where,
+        "Mod" => return remainder(importer, place),
         "PRelu" => return prelu(importer, place),
         _ => return Err("the operator is not covered".into()),
     };
@@ -66,6 +67,14 @@ pub(super) fn import<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> 
         return Err(format!("{} inputs", place.inputs.len()));
     }
     importer.function(place, function, &inputs).map(|id| vec![id])
+}
+
+/// The remainder with the sign of the divisor, which ONNX has for integers.
+fn remainder<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Imported {
+    if place.flag("fmod", false)? {
+        return Err("attribute fmod is 1".into());
+    }
+    importer.function(place, Function::Mod, &[place.input(0)?, place.input(1)?]).map(|id| vec![id])
 }
 
 fn clip<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Imported {

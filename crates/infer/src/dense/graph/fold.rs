@@ -137,6 +137,9 @@ pub(in super::super) fn elementwise(
         let values = (0..num).map(|at| integer(function, get(0, at), get(1, at), get(2, at)));
         return values.collect::<Option<Vec<i64>>>().map(|values| Data::Integers(values.into()));
     }
+    if matches!(function, Function::Mod | Function::ToInteger) {
+        return None;
+    }
     let lists: Vec<Arc<[f32]>> = data.iter().map(Data::to_floats).collect();
     let get = |list: usize, at: usize| lists.get(list).map_or(0.0, |values| values[at]);
     let values = (0..num).map(|at| function.of(get(0, at), get(1, at), get(2, at)));
@@ -156,6 +159,10 @@ fn integer(function: Function, a: i64, b: i64, c: i64) -> Option<i64> {
         Function::Sub => a.checked_sub(b)?,
         Function::Mul => a.checked_mul(b)?,
         Function::Div => a.checked_div(b)?,
+        Function::Mod => match a.checked_rem(b)? {
+            rest if rest != 0 && (rest < 0) != (b < 0) => rest + b,
+            rest => rest,
+        },
         Function::Pow => a.checked_pow(u32::try_from(b).ok()?)?,
         Function::Min => a.min(b),
         Function::Max => a.max(b),

@@ -7,7 +7,7 @@ use super::importer::{Importer, checked};
 use super::layer::{Kept, Layer};
 use super::{
     Element, Graph, Id, Value, casts, constants, convolutions, elementwise, indexing, products,
-    reductions, resizing, views,
+    reductions, resizing, scattering, views,
 };
 use crate::dense::refuse;
 use crate::onnx::{DataType, Model, Tensor, ValueInfo};
@@ -213,6 +213,7 @@ impl<'a> Importer<'a> {
             }
             "ArgMax" | "ArgMin" | "TopK" | "Gather" | "GatherElements" | "GridSample" | "Range"
             | "ConstantOfShape" => indexing::import(self, place),
+            "OneHot" | "ScatterND" => scattering::import(self, place),
             "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" | "Slice" | "Split"
             | "Expand" | "Tile" | "Concat" | "Identity" | "Dropout" | "Cast" | "Shape" | "Size" => {
                 views::import(self, place)

@@ -55,8 +55,13 @@ impl<'a> Importer<'a> {
             return Ok(self.graph.add(value));
         }
         let is_float = |id: &Id| self.graph.values[*id].element != Element::Integer;
-        let is_view = matches!(operation, Operation::View(_) | Operation::Gather { .. });
-        if !is_view && let Some(&id) = inputs.iter().find(|id| !is_float(id)) {
+        // The others are of floats.
+        let takes_integers = match operation {
+            Operation::Concat { .. } => !inputs.iter().any(is_float),
+            Operation::View(_) | Operation::Gather { .. } | Operation::Elementwise(_) => true,
+            _ => false,
+        };
+        if !takes_integers && let Some(&id) = inputs.iter().find(|id| !is_float(id)) {
             let name = &self.graph.values[id].name;
             return Err(format!("integers of {name} depend on the inputs of the network"));
         }
@@ -110,6 +115,14 @@ impl<'a> Importer<'a> {
             false if of.clone().all(is_integer) => Element::Integer,
             false => Element::Float,
         };
+        let is_mixed = element == Element::Float && of.clone().any(is_integer);
+        let is_other = element == Element::Integer && !function.is_of_integers();
+        let is_constant = |&id: &Id| self.graph.values[id].constant.is_some();
+        if (is_mixed || is_other) && !inputs.iter().all(is_constant) {
+            return Err(format!(
+                "{function:?} of integers that depend on the inputs of the network"
+            ));
+        }
         self.operation(place, Operation::Elementwise(function), inputs, &shape, element)
     }
 

@@ -16,6 +16,7 @@ mod layer;
 mod products;
 mod reductions;
 mod resizing;
+mod scattering;
 mod shapes;
 mod views;
 

@@ -1,6 +1,6 @@
 //! Functions of elements in a row become programs, each of which is one launch.
 
-use super::super::graph::{Element, Graph, Id, Layer, Node, Operation, broadcast};
+use super::super::graph::{Data, Element, Graph, Id, Layer, Node, Operation, broadcast};
 use super::super::program::{Instruction, Instructions, Operand};
 use super::uses::{Uses, tidy};
 
@@ -139,9 +139,10 @@ fn program(graph: &Graph, uses: &Uses, members: &[usize]) -> Option<(Node, bool)
             if let Some(scalar) = value.scalar() {
                 return Operand::Scalar(scalar);
             }
-            if let (1, Element::Boolean, Some(data)) = (value.len(), value.element, &value.constant)
+            if let (1, Some(Data::Integers(values))) = (value.len(), &value.constant)
+                && let Ok(integer) = i32::try_from(values[0])
             {
-                return Operand::Flag(data.to_floats()[0] != 0.0);
+                return Operand::Integer(integer);
             }
             let place = inputs.iter().position(|of| *of == id).unwrap_or_else(|| {
                 inputs.push(id);

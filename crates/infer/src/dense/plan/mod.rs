@@ -46,6 +46,8 @@ pub struct PlanOptions<'a> {
     pub keep_f32: &'a [String],
     /// As [`GpuEngineOptions::channels_last_inputs`]; [`Plan::input_layout`] is what was chosen.
     pub channels_last_inputs: bool,
+    /// Whether outputs of integers and booleans are written as f32, which is exact up to 2^24.
+    pub integers_as_floats: bool,
 }
 
 impl From<Precision> for PlanOptions<'_> {
@@ -60,6 +62,7 @@ impl<'a> From<&'a GpuEngineOptions> for PlanOptions<'a> {
             precision: Precision::of(gpu),
             keep_f32: &gpu.keep_f32,
             channels_last_inputs: gpu.channels_last_inputs,
+            integers_as_floats: false,
         }
     }
 }

@@ -63,7 +63,7 @@ struct Operations {
 }
 
 impl DenseRunner {
-    /// Lays a network out for a stream, uploads its weights and records it.
+    /// Lays a network out for a stream, uploads its weights and records it. Outputs of integers are f32.
     ///
     /// # Errors
     /// `Model` when the file cannot be read or a node is not covered; `Device` when there is not enough memory or the
@@ -74,13 +74,9 @@ impl DenseRunner {
         stream: &Stream,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<(Self, Network)> {
+        // Kernels behind a network read floats.
+        let options = PlanOptions { integers_as_floats: true, ..options };
         let network = dense::Network::of_file(model, part, options, shape_of)?;
-        let has_floats = |output: &TensorSpec| {
-            matches!(output.element, Some(ElementType::F32 | ElementType::F16))
-        };
-        if let Some(output) = network.outputs.iter().find(|output| !has_floats(output)) {
-            return Err(model_error(format!("output {output} does not hold floats")));
-        }
         Self::start(network, options.precision, stream)
     }
 
@@ -91,7 +87,10 @@ impl DenseRunner {
     ) -> Result<(Self, Network)> {
         let device = stream.device();
         let outputs = network.outputs.iter().zip(&network.output_shapes);
-        let outputs = outputs.map(|(spec, shape)| allocate_output(stream, spec.element, shape));
+        let outputs = outputs.map(|(spec, shape)| {
+            let element = spec.element.filter(|element| *element != ElementType::I32);
+            allocate_output(stream, element.or(Some(ElementType::F32)), shape)
+        });
         let tensors = Network {
             name: format!("dense layers of {} on CUDA", shown(precision, &network.plan)),
             input_specs: network.inputs.clone(),

@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod graphs;
+mod integers;
 mod networks;
 mod precision;
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use det_post_ops::dense::arg_max::ArgMax;
-use det_post_ops::dense::pointwise::Program;
+use det_post_ops::dense::pointwise::{Instruction, Op, Operand, Program};
 use det_post_ops::dense::{Region, Window, gather, grid_sample, softmax, top_k};
 
 use super::super::graph::{self, Data, Graph, Id, Node, Operation};
@@ -93,8 +93,14 @@ impl Emitter<'_> {
     }
 
     fn copy(&mut self, node: &Node, source: Region, target: Region) -> Result<()> {
-        let is_integer = self.buffers[source.buffer].element == ElementType::I32;
-        let program = Box::new(Program::copy(is_integer)?);
+        let is_integer = |region: Region| self.buffers[region.buffer].element == ElementType::I32;
+        let program = Box::new(match (is_integer(source), is_integer(target)) {
+            (true, false) => {
+                let widened = Instruction { op: Op::ToF32, operands: vec![Operand::Source(0)] };
+                Program::new(&[true], &[widened], &[Operand::Result(0)])?
+            }
+            (is_integer, _) => Program::copy(is_integer)?,
+        });
         let dims = target.window.dims();
         let Some(window) = source.window.broadcast(dims) else {
             return failed(node, &format!("a copy from {:?} to {dims:?}", source.window.dims()));
