@@ -103,9 +103,10 @@ fn scans_are_deskewed_by_transforms_as_in_a_replay() {
     let mut writers: Vec<_> = (0..NUM_LIDARS)
         .map(|lidar| graph.writer(&topic(lidar), PointCloud2::TYPE, Qos::DEFAULT))
         .collect();
+    let clouds: Vec<_> = (0..NUM_LIDARS).map(|lidar| &drive[&topic(lidar)]).collect();
     for frame in 0..NUM_FRAMES {
-        for (lidar, writer) in writers.iter_mut().enumerate() {
-            writer.publish(&drive[&topic(lidar)][frame]).unwrap();
+        for (writer, clouds) in writers.iter_mut().zip(&clouds) {
+            writer.publish(&clouds[frame]).unwrap();
         }
         graph.wait_for(OUTPUT, frame + 1);
     }
