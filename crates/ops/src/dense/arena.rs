@@ -5,7 +5,8 @@
 //! [`Arena::output`] lend only elements within a buffer; buffers do not share memory
 //! ([`Arena::push`] refuses it); and [`check_disjoint`], which every launch of a dense operation
 //! calls, refuses an output that overlaps an input or another output of the launch. Launches of
-//! one stream follow each other, or wait for each other (`pdl::wait`).
+//! one stream follow each other, or wait for each other (`pdl::wait`); in a graph of steps, they
+//! wait for those that the caller names ([`Graph::capture_steps`](crate::device::cuda::Graph::capture_steps)).
 
 use half::f16;
 

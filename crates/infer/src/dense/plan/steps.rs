@@ -193,54 +193,62 @@ pub struct Cost {
     pub flop: usize,
 }
 
+/// Calls with the windows of a step, what is written last; `$iter` is `iter` or `iter_mut`.
+macro_rules! for_each_window {
+    ($kind:expr, $call:ident, $iter:ident) => {
+        match $kind {
+            Kind::MatMul { regions: MatMulRegions { left, right, residual, output }, .. } => {
+                $call(left);
+                right.$iter().for_each(&mut $call);
+                residual.$iter().for_each(&mut $call);
+                $call(output);
+            }
+            Kind::Conv { regions: ConvRegions { input, residual, output }, .. }
+            | Kind::Transposed { regions: ConvRegions { input, residual, output }, .. } => {
+                $call(input);
+                residual.$iter().for_each(&mut $call);
+                $call(output);
+            }
+            Kind::Pointwise(jobs) => {
+                for job in jobs {
+                    job.sources.$iter().for_each(&mut $call);
+                    job.targets.$iter().for_each(&mut $call);
+                }
+            }
+            Kind::Softmax { softmax, input, output } => {
+                softmax.weights.$iter().for_each(&mut $call);
+                [input, output].into_iter().for_each($call);
+            }
+            Kind::Gather { input, indices: second, output, .. }
+            | Kind::GridSample { input, grid: second, output, .. } => {
+                [input, second, output].into_iter().for_each($call);
+            }
+            Kind::TopK { input, chosen, .. } => {
+                $call(input);
+                chosen.positions.$iter().for_each(&mut $call);
+                chosen.values.$iter().for_each($call);
+            }
+            Kind::LayerNorm { scales, shifts, input, output, .. } => {
+                [scales, shifts, input, output].into_iter().for_each($call);
+            }
+            Kind::Pool { input, output, .. }
+            | Kind::LinearMax { input, output, .. }
+            | Kind::Resize { input, output, .. }
+            | Kind::Reduce { input, output, .. }
+            | Kind::ArgMax { input, output, .. } => [input, output].into_iter().for_each($call),
+        }
+    };
+}
+
 impl Kind {
     /// Calls with every window.
     pub(in super::super) fn regions(&self, mut call: impl FnMut(&Region)) {
-        self.clone().regions_mut(|region| call(region));
+        for_each_window!(self, call, iter);
     }
 
     /// Calls with every window.
     pub(in super::super) fn regions_mut(&mut self, mut call: impl FnMut(&mut Region)) {
-        match self {
-            Self::MatMul { regions, .. } => {
-                call(&mut regions.left);
-                regions.right.iter_mut().for_each(&mut call);
-                regions.residual.iter_mut().for_each(&mut call);
-                call(&mut regions.output);
-            }
-            Self::Conv { regions, .. } | Self::Transposed { regions, .. } => {
-                call(&mut regions.input);
-                regions.residual.iter_mut().for_each(&mut call);
-                call(&mut regions.output);
-            }
-            Self::Pointwise(jobs) => {
-                for job in jobs {
-                    job.sources.iter_mut().for_each(&mut call);
-                    job.targets.iter_mut().for_each(&mut call);
-                }
-            }
-            Self::Softmax { softmax, input, output } => {
-                softmax.weights.iter_mut().for_each(&mut call);
-                [input, output].into_iter().for_each(call);
-            }
-            Self::Gather { input, indices: second, output, .. }
-            | Self::GridSample { input, grid: second, output, .. } => {
-                [input, second, output].into_iter().for_each(call);
-            }
-            Self::TopK { input, chosen, .. } => {
-                call(input);
-                chosen.positions.iter_mut().for_each(&mut call);
-                chosen.values.iter_mut().for_each(call);
-            }
-            Self::LayerNorm { scales, shifts, input, output, .. } => {
-                [scales, shifts, input, output].into_iter().for_each(call);
-            }
-            Self::Pool { input, output, .. }
-            | Self::LinearMax { input, output, .. }
-            | Self::Resize { input, output, .. }
-            | Self::Reduce { input, output, .. }
-            | Self::ArgMax { input, output, .. } => [input, output].into_iter().for_each(call),
-        }
+        for_each_window!(self, call, iter_mut);
     }
 
     /// The operation, for tables.
