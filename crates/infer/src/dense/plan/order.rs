@@ -25,7 +25,7 @@ struct Steps(Vec<u64>);
 
 impl Steps {
     fn contains(&self, step: usize) -> bool {
-        self.0.get(step / 64).is_some_and(|word| word >> (step % 64) & 1 == 1)
+        self.0.get(step / 64).is_some_and(|word| (word >> (step % 64)) & 1 == 1)
     }
 
     fn insert(&mut self, step: usize) {
