@@ -62,7 +62,8 @@ impl Sequence {
         let FrameCrop { coded, offset: [left, top], size } = *crop;
         let is_part = |start: u32, len: u32, all: u32| {
             let end = start.checked_add(len);
-            len > 0 && start % 2 == 0 && len % 2 == 0 && end.is_some_and(|end| end <= all)
+            let is_even = start.is_multiple_of(2) && len.is_multiple_of(2);
+            len > 0 && is_even && end.is_some_and(|end| end <= all)
         };
         let is_within =
             is_part(left, size.width, coded.width) && is_part(top, size.height, coded.height);
