@@ -122,7 +122,6 @@ fn video_that_loses_packets_goes_on_at_the_next_key_frame() {
     use det_post_ros::video::VideoMessage;
 
     let overrides = [
-        "camera.engine.kind:=rten",
         "camera.input_transport:=foxglove",
         "camera.qos.reliability:=reliable",
     ];

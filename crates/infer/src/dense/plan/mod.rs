@@ -17,7 +17,6 @@ pub use steps::{Cost, Job, Kind, Step};
 
 use super::graph::Graph;
 use elements::Elements;
-use order::Order;
 
 /// The elements of features and weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,9 +122,9 @@ impl Plan {
         let input_layouts = std::mem::take(&mut placed.input_layouts);
         let (steps, mut buffers) = emit::emit(graph, placed, &elements)?;
         let steps = batches::join(steps);
-        let order = Order::of(&steps, buffers.len());
+        let order = order::Order::of(&steps, buffers.len());
         let steps = buffers::share(steps, &mut buffers, &order);
-        let follows = Order::of(&steps, buffers.len()).into_follows();
+        let follows = order::Order::of(&steps, buffers.len()).into_follows();
         Ok(Self { buffers, steps, follows, input_layouts })
     }
 
