@@ -298,8 +298,8 @@ fn frames_without_a_partner_are_counted() {
     let (figures, table) = eval(folder, "found.jsonl", &[]);
     let lidar = &figures["sensors"][0];
     assert_eq!(lidar["num_frames"], 15);
-    assert_eq!(lidar["num_truth_frames_by_itself"], 15);
-    assert_eq!(lidar["num_detection_frames_by_itself"], 5);
+    assert_eq!(lidar["num_truth_frames_without_detections"], 15);
+    assert_eq!(lidar["num_detection_frames_without_truth"], 5);
     near(&lidar["classes"]["pedestrian"]["ap"], 1.0);
     assert!(table.contains("15 frames of truth without detections"), "{table}");
     assert!(table.contains("5 frames of detections without truth, left out"), "{table}");
@@ -657,7 +657,7 @@ fn a_drive_without_common_frames_leaves_the_figures_of_the_others() {
         for (sensor, of_one) in [0, 1].map(|at| (&both["sensors"][at], &by_itself["sensors"][at])) {
             assert_eq!(sensor["classes"], of_one["classes"]);
             assert_eq!(sensor["num_frames"], NUM_FRAMES);
-            assert_eq!(sensor["num_truth_frames_by_itself"], NUM_FRAMES);
+            assert_eq!(sensor["num_truth_frames_without_detections"], NUM_FRAMES);
         }
         let (both, _) = eval_drives(folder, &["whole.jsonl", other], &["--count-missing"]);
         for sensor in [&both["sensors"][0], &both["sensors"][1]] {
@@ -698,7 +698,7 @@ fn truth_of_a_sensor_that_is_silent_in_a_drive_is_missed() {
     let (figures, log) = eval_drives(folder, &drives, &["--count-missing"]);
     let [lidar, camera] = [&figures["sensors"][0], &figures["sensors"][1]];
     assert_eq!(lidar["num_frames"], 2 * NUM_FRAMES);
-    assert_eq!(lidar["num_truth_frames_by_itself"], NUM_FRAMES);
+    assert_eq!(lidar["num_truth_frames_without_detections"], NUM_FRAMES);
     assert_eq!(lidar["classes"]["pedestrian"]["num_truth"], 2 * NUM_FRAMES);
     // Recall points 0.11 to 0.50 of 0.11 to 1.
     near(&lidar["classes"]["pedestrian"]["ap"], 40.0 / 90.0);
@@ -706,7 +706,7 @@ fn truth_of_a_sensor_that_is_silent_in_a_drive_is_missed() {
     assert!(log.contains("camera.jsonl: no frame of /lidar/detections (no frames)"), "{log}");
     let (figures, _) = eval_drives(folder, &drives, &[]);
     assert_eq!(figures["sensors"][0]["num_frames"], NUM_FRAMES);
-    assert_eq!(figures["sensors"][0]["num_truth_frames_by_itself"], NUM_FRAMES);
+    assert_eq!(figures["sensors"][0]["num_truth_frames_without_detections"], NUM_FRAMES);
     // Of a single drive no topic of detections says which sensor it was.
     let (_, log) = eval_drives(folder, &["camera.jsonl"], &["--count-missing"]);
     assert!(log.contains("no detections belong to /truth/lidar_0"), "{log}");

@@ -74,8 +74,8 @@ fn the_demo_makes_everything_it_names() {
     assert_eq!(sensors.len(), 2);
     for sensor in sensors {
         assert!(sensor["num_frames"].as_u64().unwrap() > 0, "{sensor}");
-        assert_eq!(sensor["num_truth_frames_alone"], 0);
-        assert_eq!(sensor["num_detection_frames_alone"], 0);
+        assert_eq!(sensor["num_truth_frames_without_detections"], 0);
+        assert_eq!(sensor["num_detection_frames_without_truth"], 0);
     }
     let report = json_of(&out.join("report.json"));
     for channel in ["camera", "lidar"] {

@@ -54,7 +54,6 @@ fn croppings_are_those_of_the_cpu() {
     for crop in [[13, 13, 30, 2], [0, 0, 0, 0], [0, 5, 0, 4], [1, 0, 0, 0], [0, 0, 1, 0]] {
         for (index, packet) in stream(160, 96, 6, 3).iter().enumerate() {
             let packet = with_crop(packet, crop);
-            eprintln!("DEBUG {crop:?} {index}");
             let expected = on_cpu.picture(&packet).unwrap();
             let found = on_gpu.picture(&packet).unwrap();
             assert_eq!(found.size, expected.size, "{crop:?} {index}");

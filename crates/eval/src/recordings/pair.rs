@@ -46,9 +46,9 @@ pub(super) struct Paired<T, D> {
     /// Of each frame the index of its drive.
     pub(super) drives: Vec<usize>,
     /// Frames of truth without a message of detections.
-    pub(super) num_truth_alone: usize,
+    pub(super) num_truth_without_detections: usize,
     /// Messages of detections without truth.
-    pub(super) num_detections_alone: usize,
+    pub(super) num_detections_without_truth: usize,
 }
 
 /// Pairs topics of detections with topics of truth: those that `wanted` names,
@@ -146,8 +146,8 @@ impl<T: Clone, D: Clone> Paired<T, D> {
             parts: Vec::new(),
             stamps: Vec::new(),
             drives: Vec::new(),
-            num_truth_alone: 0,
-            num_detections_alone: 0,
+            num_truth_without_detections: 0,
+            num_detections_without_truth: 0,
         }
     }
 
@@ -228,8 +228,9 @@ impl<T: Clone, D: Clone> Paired<T, D> {
                 self.frames.push(Frame { truth: truth.clone(), detections });
             }
         }
-        self.num_truth_alone += there.frames.len() - num_common;
-        self.num_detections_alone += found.map_or(0, |found| found.frames.len()) - num_common;
+        self.num_truth_without_detections += there.frames.len() - num_common;
+        self.num_detections_without_truth +=
+            found.map_or(0, |found| found.frames.len()) - num_common;
         num_common
     }
 }

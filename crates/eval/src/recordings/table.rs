@@ -85,8 +85,12 @@ impl SensorFigures {
     /// What has no counterpart, and what cannot be measured, in words.
     pub(super) fn left_out(&self) -> impl Iterator<Item = String> {
         counted([
-            (self.num_truth_frames_alone, "frame of truth", " without detections"),
-            (self.num_detection_frames_alone, "frame of detections", " without truth, left out"),
+            (self.num_truth_frames_without_detections, "frame of truth", " without detections"),
+            (
+                self.num_detection_frames_without_truth,
+                "frame of detections",
+                " without truth, left out",
+            ),
             (
                 self.num_unusable_detections,
                 "detection",

@@ -233,8 +233,8 @@ mod tests {
             parts: Vec::new(),
             stamps: (0..5).map(Stamp::from_nanos).collect(),
             drives: vec![0; 5],
-            num_truth_alone: 0,
-            num_detections_alone: 0,
+            num_truth_without_detections: 0,
+            num_detections_without_truth: 0,
         };
         let worst = WorstFrames::in_images(&paired, &[("car", 0)], &Filters::default());
         let order: Vec<_> = worst.frames.iter().map(|f| (f.stamp.nanos(), f.error)).collect();

@@ -45,7 +45,7 @@ pub(super) fn between<'a>(
             }
             Some(Source::Input(_)) => {
                 return refuse(format!(
-                    "{} depends on the input {name}, not only on {}",
+                    "one of {} depends on the input {name}, not only on {}",
                     outputs.join(", "),
                     known.join(", ")
                 ));

@@ -159,7 +159,7 @@ fn integers_that_are_not_covered_are_named() {
         (index().op("Add", &["index", "x"], "y"), "Add of integers that depend"),
         (index().node("Mod", &["index", "index"], &["y"], &float), "attribute fmod is 1"),
         (index().op("Mod", &["x", "x"], "y"), "Mod"),
-        (index().op("Softmax", &["index"], "y"), "integers, of index, that depend"),
+        (index().op("Softmax", &["index"], "y"), "integers of index depend"),
         (
             index().integers("d", &[1 << 40]).integers("v", &[0, 1]).op(
                 "OneHot",

@@ -318,7 +318,7 @@ fn what_follows_the_map_becomes_a_model_of_its_own() {
     file.op("Shape", &["voxels"], "size", vec![]);
     file.outputs.push(("size".into(), vec![3]));
     let text = refusal(&file);
-    assert!(text.contains("the outputs depend on the input voxels"), "{text}");
+    assert!(text.contains("depends on the input voxels, not only on map"), "{text}");
 }
 
 /// Wiring between convolutions that is not understood.

@@ -267,6 +267,8 @@ impl Drop for Session {
         let mut state = unsafe { Box::from_raw(self.state) };
         // A lost context has nothing to free.
         if self.stream.bind().is_ok() {
+            // It frees memory.
+            let _lock = lock_capture();
             state.destroy_decoder();
         }
     }
