@@ -121,7 +121,11 @@ fn video_that_loses_packets_goes_on_at_the_next_key_frame() {
     use crate::video::{KEY_PERIOD, carried, expected};
     use det_post_ros::video::VideoMessage;
 
-    let overrides = ["camera.input_transport:=foxglove", "camera.qos.reliability:=reliable"];
+    let overrides = [
+        "camera.engine.kind:=rten",
+        "camera.input_transport:=foxglove",
+        "camera.qos.reliability:=reliable",
+    ];
     let mut graph = Graph::new(&sample().join("sample.param.yaml"), &overrides);
     let carrier = VideoMessage::Foxglove;
     let packets = carried(carrier, "h264");

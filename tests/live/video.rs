@@ -1,7 +1,7 @@
 //! Video in a replay and live: the detections of its decoded pictures.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -81,8 +81,17 @@ fn write(path: &Path, type_name: &str, messages: &Log) {
     writer.finish().unwrap();
 }
 
+/// The parameter file of the sample, with one engine on every machine.
 fn config() -> String {
-    sample().join("sample.param.yaml").display().to_string()
+    static CONFIG: OnceLock<PathBuf> = OnceLock::new();
+    let path = CONFIG.get_or_init(|| {
+        let text = std::fs::read_to_string(sample().join("sample.param.yaml")).unwrap();
+        let of_node = "det_post:\n  ros__parameters:\n    camera.engine.kind: rten\n";
+        let path = sample().join("video.param.yaml");
+        std::fs::write(&path, format!("{text}\n{of_node}")).unwrap();
+        path
+    });
+    path.display().to_string()
 }
 
 fn detections(out: &Path) -> Log {
@@ -212,7 +221,7 @@ fn live_video_gives_the_detections_of_its_pictures() {
         CARRIERS.into_iter().zip(["foxglove", "ffmpeg", "compressed", "raw"])
     {
         let transport = format!("camera.input_transport:={transport}");
-        let overrides = [transport.as_str(), "diagnostics_period_s:=0.2"];
+        let overrides = ["camera.engine.kind:=rten", &transport, "diagnostics_period_s:=0.2"];
         let session = Session::active(&overrides);
         let of_input = session.graph.inputs().into_iter().find(|(topic, ..)| topic == IMAGE_TOPIC);
         assert_eq!(of_input.unwrap().1.type_name(), carrier.type_name());
