@@ -314,7 +314,7 @@ __device__ void unpack_tile(const Args& args, const Motion& motion, uint64_t* ti
         if (kMoves) scan::publish(time_aggregates, tile, num_without_time);
         scan::publish(args.aggregates.data, tile, aggregate);
     }
-    // Usable points of all tiles before, and the counts of those of this cloud.
+    // Usable points of all tiles before, and the counts of the tiles of this cloud.
     uint32_t usable_before = 0;
     uint32_t sums[3] = {};
     scan::for_each_predecessor(args.aggregates.data, tile, [&](uint32_t aggregate, uint32_t of) {

@@ -6,7 +6,7 @@
 // without knowing their meaning, and clears them for the next frame. The kernels
 // of a frame run one after another on one stream, and one thread of a kernel adds
 // to an entry: no addition is atomic, except to kScoresNan, kBoxesInvalid,
-// kClassesUnknown, and those of cloud/unpack.cu, to which each cloud of a launch adds.
+// kClassesUnknown, and the counters of cloud/unpack.cu, to which each cloud of a launch adds.
 #pragma once
 
 #include "shared/slice.cuh"

@@ -14,7 +14,7 @@ use det_post_types::Undistort;
 pub struct FusedCamerasConfig {
     /// The network from images to their features.
     pub image_backbone_path: PathBuf,
-    /// Static transforms in addition to those of the graph or the recording.
+    /// Static transforms in addition to the graph's or the recording's.
     pub transforms_path: Option<PathBuf>,
     /// Whether images are undistorted.
     pub undistort: Undistort,

@@ -39,7 +39,7 @@ pub struct SurroundConfig {
     pub target_frame: String,
     /// Fixed frame for the motion of the vehicle.
     pub world_frame: String,
-    /// Static transforms in addition to those of the graph or the recording.
+    /// Static transforms in addition to the graph's or the recording's.
     pub transforms_path: Option<PathBuf>,
     /// Whether images are undistorted.
     pub undistort: Undistort,

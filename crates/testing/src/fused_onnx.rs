@@ -241,7 +241,7 @@ fn add_pool(file: &mut File) {
 /// Writes `bevfusion_image_backbone.onnx`: from bytes, `imgs`, to their features.
 ///
 /// # Errors
-/// Those of writing the file.
+/// Errors of writing the file.
 pub fn save_backbone(path: &Path) -> io::Result<()> {
     let [width, height] = IMAGE.map(i64::from);
     let [channels, rows, columns] = FEATURES.map(|size| size as i64);

@@ -92,7 +92,7 @@ impl Order {
         Ok(())
     }
 
-    /// Replaces the contents of `shapes` and the extents by those of the ranked candidates.
+    /// Fills `shapes` and the extents with the shapes of the ranked candidates.
     pub fn prepare<B, S: Extents>(
         &mut self,
         candidates: &[Candidate<B>],

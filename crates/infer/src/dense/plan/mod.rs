@@ -124,6 +124,7 @@ impl Plan {
         let steps = batches::join(steps);
         let order = order::Order::of(&steps, buffers.len());
         let steps = buffers::share(steps, &mut buffers, &order);
+        // A second time: buffers that share memory order the steps that use them.
         let follows = order::Order::of(&steps, buffers.len()).into_follows();
         Ok(Self { buffers, steps, follows, input_layouts })
     }

@@ -5,7 +5,7 @@
 //! where there is none. A point is in the pixel (u, v) of a view, both truncated, where
 //! `(u z, v z, z) = M (x, y, z, 1)`, each row `((m0 x + m1 y) + m2 z) + m3` in f32, then divided by z:
 //! 0 <= u < width, 0 <= v < height, z above [`MIN_DEPTH_M`]. Points outside a range are left out, as are
-//! those of which a comparison fails because they are not finite; a view that is missing has no points.
+//! points that fail a comparison because they are not finite; a view that is missing has no points.
 //!
 //! The order of the points has no effect. CPU and CUDA are equal, bit for bit. The published networks
 //! keep any one of the points of a pixel, and on a GPU another one from run to run.
