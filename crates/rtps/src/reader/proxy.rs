@@ -19,7 +19,7 @@ const MAX_UNFINISHED: usize = 4;
 const MAX_LOSS: i64 = 1 << 20;
 
 /// From a heartbeat to asking for what it names.
-const FIRST_ASK: Duration = Duration::from_millis(5);
+pub(super) const FIRST_ASK: Duration = Duration::from_millis(5);
 
 /// Numbers below the expected ones that long mean a new numbering.
 const RENUMBERED: Duration = Duration::from_secs(1);
@@ -64,6 +64,8 @@ pub(crate) struct WriterProxy {
     pub(super) waiting_since: Option<Instant>,
     pub ask_at: Option<Instant>,
     pub(super) retry: Duration,
+    /// It was asked for all that it has, or nothing of that was missing.
+    pub(super) is_greeted: bool,
     heartbeat_count: Option<u32>,
     /// How far it was read before it was lost, until its first heartbeat.
     read: Option<ReadUntil>,
@@ -94,6 +96,7 @@ impl WriterProxy {
             waiting_since: None,
             ask_at: is_reliable.then_some(now),
             retry: GREET,
+            is_greeted: false,
             heartbeat_count: None,
             read: None,
             joined: None,
@@ -335,7 +338,7 @@ impl WriterProxy {
             self.ask_at = Some(self.ask_at.map_or(now + FIRST_ASK, |at| at.min(now + self.retry)));
             None
         } else {
-            self.ask_at = None;
+            (self.ask_at, self.is_greeted) = (None, true);
             (!heartbeat.is_final).then(|| self.confirmation())
         };
         (ready, lost, answer)

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::ask::{Ask, GREET};
-use super::proxy::{Slot, WINDOW, WriterProxy};
+use super::proxy::{FIRST_ASK, Slot, WINDOW, WriterProxy};
 use crate::wire::NumberSet;
 
 /// A writer that is quiet for so long has nothing on its way.
@@ -37,7 +37,9 @@ impl WriterProxy {
     /// What is due at `now`: requests for what is late.
     pub fn on_tick(&mut self, now: Instant) -> Option<Ask> {
         self.ask_at.filter(|at| *at <= now)?;
-        if !self.is_synced {
+        // A writer that did not notice that it was lost does not send again what was confirmed
+        // before, unless it is greeted.
+        if !self.is_synced || (!self.is_greeted && self.misses_some()) {
             return Some(self.greeting(now));
         }
         let is_quiet = self.grown.is_none_or(|at| now.duration_since(at) >= QUIET);
@@ -66,9 +68,14 @@ impl WriterProxy {
 
     /// Asks for a heartbeat. Samples that have waited long enough for it go without.
     fn greeting(&mut self, now: Instant) -> Ask {
-        let is_waiting = self.waiting_since.is_some();
-        self.ask_at = Some(now + if is_waiting { GREET } else { self.retry });
-        self.retry = (self.retry * 2).min(MAX_GREET);
+        self.is_greeted = true;
+        if self.is_synced {
+            self.ask_at = Some(now + FIRST_ASK);
+        } else {
+            let is_waiting = self.waiting_since.is_some();
+            self.ask_at = Some(now + if is_waiting { GREET } else { self.retry });
+            self.retry = (self.retry * 2).min(MAX_GREET);
+        }
         let ask = self.confirmation();
         Ask { set: NumberSet::new(0), is_final: false, ..ask }
     }

@@ -3,7 +3,7 @@
 use super::net::{NO_FAULTS, Net, best_effort, ip, qos, reliable, sample};
 use super::peer::{Peer, READER, WRITER};
 use super::site::Site;
-use crate::discovery::{SPDP_READER, SPDP_WRITER};
+use crate::discovery::{SEDP_WRITERS_WRITER, SPDP_READER, SPDP_WRITER};
 use crate::participant::Core;
 use crate::qos::{Durability, Qos, Reliability};
 use crate::settings::Limits;
@@ -326,6 +326,10 @@ fn a_peer_learns_that_this_writer_is_known_to_a_reader_when_it_answers() {
 
 /// The bases and counts of the requests to a peer's writer of samples since the last call.
 fn requests(site: &mut Site, peer: Peer) -> Vec<(i64, u32)> {
+    requests_to(site, peer, WRITER)
+}
+
+fn requests_to(site: &mut Site, peer: Peer, writer: EntityId) -> Vec<(i64, u32)> {
     let mut all = Vec::new();
     while let Some(datagram) = site.core.take_datagram() {
         if datagram.to != [peer.from] {
@@ -333,7 +337,7 @@ fn requests(site: &mut Site, peer: Peer) -> Vec<(i64, u32)> {
         }
         let (_, submessages) = Header::read(&datagram.bytes).unwrap();
         all.extend(submessages.filter_map(|submessage| match submessage {
-            Some(Submessage::AckNack(ack)) if ack.writer == WRITER => {
+            Some(Submessage::AckNack(ack)) if ack.writer == writer => {
                 Some((ack.set.base(), ack.count))
             }
             _ => None,
@@ -365,14 +369,33 @@ fn the_counts_of_requests_go_on_rising_when_a_writer_is_matched_again() {
 fn fast_dds_is_asked_from_0_on_for_everything() {
     let mut site = Site::new(Limits::default());
     let peer = Peer::new(4);
-    let mut sample = peer.announcement(100 * SECOND);
-    let vendor = sample.windows(6).position(|bytes| bytes == [0x16, 0, 4, 0, 1, 0x7e]).unwrap();
-    sample[vendor + 5] = 0x0f;
-    let bytes = peer.data([SPDP_READER, SPDP_WRITER], 1, &sample);
-    site.core.handle(&bytes, peer.from, site.now);
+    announce_fast_dds(&mut site, peer);
     let data = peer.endpoint(WRITER, "rt/in", reliable(10));
     peer.announce_endpoint(&mut site.core, &data, 1, site.now);
     site.wait(SECOND);
     let found = requests(&mut site, peer);
     assert!(!found.is_empty() && found.iter().all(|(base, _)| *base == 0), "{found:?}");
+}
+
+#[test]
+fn a_heartbeat_before_the_first_request_does_not_replace_it() {
+    // Fast DDS that did not notice a pause thinks that its announcements were confirmed, and sends
+    // them again only when it is asked from 0 on.
+    let mut site = Site::new(Limits::default());
+    let peer = Peer::new(4);
+    announce_fast_dds(&mut site, peer);
+    let heartbeat = peer.heartbeat(SEDP_WRITERS_WRITER, [1, 3], 7);
+    site.core.handle(&heartbeat, peer.from, site.now);
+    site.wait(SECOND);
+    let found = requests_to(&mut site, peer, SEDP_WRITERS_WRITER);
+    assert_eq!(found[0].0, 0, "{found:?}");
+    assert!(found.len() > 2 && found[1..].iter().all(|(base, _)| *base == 1), "{found:?}");
+}
+
+fn announce_fast_dds(site: &mut Site, peer: Peer) {
+    let mut sample = peer.announcement(100 * SECOND);
+    let vendor = sample.windows(6).position(|bytes| bytes == [0x16, 0, 4, 0, 1, 0x7e]).unwrap();
+    sample[vendor + 5] = 0x0f;
+    let bytes = peer.data([SPDP_READER, SPDP_WRITER], 1, &sample);
+    site.core.handle(&bytes, peer.from, site.now);
 }
