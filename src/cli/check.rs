@@ -132,7 +132,8 @@ pub(super) fn check(arguments: &CheckArguments, ros: &RosArguments) -> Result<Ex
             && has_sparse_encoder(lidar)?
         {
             text += &comments(&encoder_of(&channel.name, lidar)?);
-            if let Some(cameras) = fused::describe_files(lidar)? {
+            let cameras = fused::describe_files(lidar);
+            if let Some(cameras) = cameras.map_err(|error| channel.name_network(error))? {
                 text += &comments(&format!("{}: {cameras}", channel.name));
             }
         }

@@ -43,7 +43,7 @@ impl FuserPaths {
                 "camera_transform_path",
                 "Network behind the cameras' map.",
             ),
-            fuser_path: required("fuser_path", "Network from both maps to the head's."),
+            fuser_path: required("fuser_path", "Network of both maps."),
         }
     }
 }

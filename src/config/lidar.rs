@@ -220,7 +220,7 @@ fn encoder_path(p: &mut Reader<'_>) -> PathBuf {
     p.required(
         "encoder_path",
         path(PathUse::Read),
-        "Path of the encoder: an ONNX file, for voxels NVIDIA's scn file or Autoware's.",
+        "The encoder, an ONNX file; for voxels NVIDIA's scn or Autoware's.",
     )
     .into()
 }

@@ -49,7 +49,7 @@ impl FusedCameraFacts {
             SCALE,
             Fixed,
             above(0.0, 16.0),
-            "the least that fills it",
+            "fills the input",
             "Resize before images are cut.",
         );
         let depths = p.optional(

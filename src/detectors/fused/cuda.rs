@@ -70,7 +70,7 @@ enum BehindMaps {
     /// The network that gives the proposals: the places of the maps of points and cameras among its inputs.
     Head([usize; 2]),
     /// Networks in front of it.
-    Fuser(Fuser),
+    Fuser(Box<Fuser>),
 }
 
 /// From the two maps to the input of the head.
@@ -89,7 +89,7 @@ impl BehindMaps {
         let transform = load(&files.paths.camera_transform_path)?;
         let engine = load(&files.paths.fuser_path)?;
         let places = files::places_of_maps(engine.inputs())?;
-        Ok(Self::Fuser(Fuser { transform, engine, places }))
+        Ok(Self::Fuser(Box::new(Fuser { transform, engine, places })))
     }
 }
 
@@ -109,9 +109,9 @@ struct DeviceCameraMap {
 /// From images, and images of depths, to depths and features of pixels.
 enum CameraNetworks {
     /// By the features of images.
-    Two { backbone: DeviceEngine, network: DeviceEngine },
+    Two { backbone: Box<DeviceEngine>, network: Box<DeviceEngine> },
     /// At once.
-    One(OneNetwork),
+    One(Box<OneNetwork>),
 }
 
 /// A network of images and images of depths, whose inputs may have a dimension more than these.
@@ -125,7 +125,8 @@ struct OneNetwork {
 impl CameraNetworks {
     fn load(config: &LidarConfig, branch: &Branch<'_>, stream: &Stream) -> Result<Self> {
         if let Some(files) = &branch.files {
-            return OneNetwork::load(files, branch, stream).map(Self::One);
+            let one = OneNetwork::load(files, branch, stream)?;
+            return Ok(Self::One(Box::new(one)));
         }
         let shape = branch.images_shape();
         let of_images = |_: &TensorSpec| Ok(shape.to_vec());
@@ -137,7 +138,7 @@ impl CameraNetworks {
         check_shape(backbone.output(0)?.shape(), &branch.features_shape())?;
         let network =
             DeviceEngine::load(&config.model_path, &branch.camera_options(), stream, fixed_shape)?;
-        Ok(Self::Two { backbone, network })
+        Ok(Self::Two { backbone: Box::new(backbone), network: Box::new(network) })
     }
 
     /// The images of the cameras, `[N, 3, H, W]`.
@@ -171,7 +172,8 @@ impl CameraNetworks {
                 network.enqueue()?;
                 Ok([network.output(0)?, network.output(1)?])
             }
-            Self::One(OneNetwork { network, places, images, depth_images }) => {
+            Self::One(one) => {
+                let OneNetwork { network, places, images, depth_images } = &mut **one;
                 write(depth_images)?;
                 let [of_images, of_depths] = places.inputs;
                 network.input(of_images)?.enqueue_copy(images)?;
@@ -307,7 +309,7 @@ impl DeviceMapEncoder for DeviceFusedInput {
             }
             BehindMaps::Fuser(fuser) => fuser,
         };
-        let Fuser { transform, engine: network, places: [_, of_cameras] } = fuser;
+        let Fuser { transform, engine: network, places: [_, of_cameras] } = &mut **fuser;
         self.branch.enqueue(points, (transform, 0))?;
         transform.enqueue()?;
         network.input(*of_cameras)?.enqueue_copy(transform.output(0)?)?;
