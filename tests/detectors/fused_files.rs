@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use det_post::config::{ChannelConfig, Config};
-use det_post::detectors::{self, Detector};
+use det_post::detectors;
 use det_post_infer::{Engine, RtenEngine};
 use det_post_testing::five_onnx::{self, CAMERA_MAP, NAMES, NUM_CLASSES, NUM_PROPOSALS};
 use det_post_testing::fused_onnx::{CHANNELS, DEPTHS, FEATURES, IMAGE, MAP};
@@ -116,7 +116,7 @@ struct Proposal {
     velocity: [f32; 2],
 }
 
-/// What `head-transbbox.cu` makes of the outputs, in our form of boxes: centres in place of bottoms, yaws
+/// What the `decode_kernel` of `TransBBox` makes of the outputs, in our form of boxes: centres in place of bottoms, yaws
 /// counter-clockwise from +x.
 fn decoded(outputs: impl Fn(&str) -> Vec<f32>) -> Vec<Proposal> {
     let [score, reg, height, dim, rot, vel] =

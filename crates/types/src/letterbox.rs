@@ -166,7 +166,7 @@ impl Letterbox {
     }
 
     /// As with [`Placement::CropTop`], of a source that is resized by a factor in place of the least that
-    /// fills the network's input. The resized size is rounded down in f32, as NVIDIA's `camera-normalization.cu` has it.
+    /// fills the network's input. The resized size is rounded down in f32, as CUDA-BEVFusion's `NormalizationImplement` has it.
     pub fn scaled(source: Size, network: Size, scale: f32) -> Self {
         let side = |side: u32| (side as f32 * scale).clamp(1.0, i32::MAX as f32) as u32;
         Self::cut(source, network, Size::new(side(source.width), side(source.height)))

@@ -13,13 +13,14 @@
 
 use std::path::Path;
 
-use super::STAGE;
 use crate::config::{FusedCamerasConfig, FuserPaths, LidarConfig};
 use det_post_infer::ExpectedDim::{self, Any, Exactly};
 use det_post_infer::metadata::Metadata;
 use det_post_infer::sparse::{CameraNetwork, Plan};
 use det_post_infer::{Expected, Side, bind, refuse_quantized};
 use det_post_types::{Dim, ElementType, Error, ErrorKind, Result, TensorSpec};
+
+const STAGE: &str = "fused";
 
 /// Five files that fit each other.
 #[derive(Clone, Debug)]
@@ -155,7 +156,7 @@ fn check_maps(
     Ok([map_rows, map_columns])
 }
 
-/// The map of the cameras has rows along x: so has that of the points.
+/// The map of the cameras has rows along x, and so has the one of the points.
 fn check_rows_along_x(config: &LidarConfig, plan: &Plan) -> Result<()> {
     let network = plan.network();
     let places = network.axes.of_zyx();

@@ -1,7 +1,7 @@
 //! The head of NVIDIA's CUDA-BEVFusion, `head.bbox.onnx`, with standard nodes and the outputs of other
 //! heads with proposals.
 //!
-//! Its outputs for P proposals, as `export-transfuser.py` and `head-transbbox.cu` have them:
+//! Its outputs for P proposals, as `export-transfuser.py` and the `decode_kernel` of `TransBBox` have them:
 //!
 //! | output | shape | content |
 //! |---|---|---|
@@ -17,7 +17,7 @@
 //! places, a clockwise angle a of (s, c) is the yaw -a - pi/2, of (-c, -s), and the score is the greatest
 //! one, of the first class that has it.
 //!
-//! `nv::CustomLayerNormalization`, a plugin of TensorRT (`custom_layernorm.cu`), is the layer normalization
+//! `nv::CustomLayerNormalization`, a plugin of TensorRT (`LayerNormPlugin`), is the layer normalization
 //! over the last axis, with weight and bias; it becomes the standard nodes of its formula, which every
 //! operator set has.
 
