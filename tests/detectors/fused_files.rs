@@ -5,10 +5,15 @@ use std::path::Path;
 
 use det_post::config::{ChannelConfig, Config};
 use det_post::detectors;
+use det_post_infer::dense::{DenseEngine, Network, PlanOptions};
 use det_post_infer::{Engine, RtenEngine};
 use det_post_testing::five_onnx::{self, CAMERA_MAP, NAMES, NUM_CLASSES, NUM_PROPOSALS};
 use det_post_testing::fused_onnx::{CHANNELS, DEPTHS, FEATURES, IMAGE, MAP};
-use det_post_types::{Detection3d, DeviceChoice, TensorView};
+use det_post_testing::random::Random;
+use det_post_types::{
+    Detection3d, DeviceChoice, Dim, EngineOptions, NetworkPart, TensorSpec, TensorValues,
+    TensorView,
+};
 
 use crate::rig::{MIN, Placing, RECEIVED, Rig, encoded, floats, points, view};
 
@@ -225,6 +230,59 @@ fn five_files_give_the_detections_of_their_parts() {
     let is_same = |a: usize, b: usize| all[a] == all[b];
     assert!(is_same(0, 2) && is_same(3, 5) && is_same(6, 8), "frames are independent");
     assert!(!is_same(0, 1) && !is_same(0, 3) && !is_same(0, 6) && !is_same(6, 7));
+}
+
+/// Our dense layers, which run on a GPU, cover the four networks, with the numbers of another engine.
+#[test]
+fn dense_layers_compute_all_four_networks() {
+    let folder = tempfile::tempdir().unwrap();
+    five_onnx::save(folder.path(), 2).unwrap();
+    let shape_of = |input: &TensorSpec| {
+        let fixed = |dim: &Dim| match dim {
+            Dim::Fixed(length) => *length,
+            Dim::Dynamic => panic!("{input}"),
+        };
+        Ok(input.shape.iter().flatten().map(fixed).collect())
+    };
+    let mut random = Random::new(17);
+    let [backbone, transform, _, fuser, head] = NAMES;
+    for (name, part) in [
+        (backbone, NetworkPart::Whole),
+        (transform, NetworkPart::Whole),
+        (fuser, NetworkPart::Whole),
+        (head, NetworkPart::Proposals),
+    ] {
+        let path = folder.path().join(name);
+        let network = Network::of_file(&path, part, PlanOptions::default(), &shape_of).unwrap();
+        let shapes = network.input_shapes.clone();
+        let mut dense = DenseEngine::new(network).unwrap();
+        let options = EngineOptions { part, threads: Some(1), ..EngineOptions::default() };
+        let mut rten = RtenEngine::with_options(&path, &options).unwrap();
+        let mut values = |shape: &Vec<usize>| -> Vec<f32> {
+            (0..shape.iter().product()).map(|_| random.range(-1.0, 1.0)).collect()
+        };
+        let inputs: Vec<Vec<f32>> = shapes.iter().map(&mut values).collect();
+        let inputs: Vec<_> =
+            shapes.iter().zip(&inputs).map(|(shape, values)| view(shape, values)).collect();
+        dense.run(&inputs).unwrap();
+        rten.run(&inputs).unwrap();
+        for (at, output) in rten.outputs().iter().enumerate() {
+            let [found, expected] = [dense.output(at), rten.output(at)].map(|of| of.unwrap());
+            assert_eq!(found.shape(), expected.shape(), "{output}");
+            for (found, expected) in numbers(found).iter().zip(numbers(expected)) {
+                assert!((found - expected).abs() < 1e-4, "{output}: {found} {expected}");
+            }
+        }
+    }
+}
+
+/// Floats, and integers as floats.
+fn numbers(view: TensorView<'_>) -> Vec<f32> {
+    match view.values() {
+        TensorValues::I32(values) => values.iter().map(|&value| value as f32).collect(),
+        TensorValues::I64(values) => values.iter().map(|&value| value as f32).collect(),
+        _ => floats(view),
+    }
 }
 
 /// Each file in a form that does not fit is refused with its path and key, and what to do.
