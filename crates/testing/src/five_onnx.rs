@@ -146,6 +146,7 @@ impl Net {
 }
 
 /// The form of a convolution.
+#[derive(Clone, Copy)]
 struct Form<'a> {
     kernel: &'a [i64],
     stride: i64,

@@ -66,20 +66,17 @@ impl<'a> Files<'a> {
         let both = |shape: Vec<usize>| vec![batched(shape.clone()), shape].into_iter().map(exactly);
         backbone.bind(
             Side::Input,
-            vec![
-                tensor("img", both(image(3)).collect()),
-                tensor("depth", both(image(1)).collect()),
-            ],
+            &[tensor("img", both(image(3)).collect()), tensor("depth", both(image(1)).collect())],
         )?;
-        let expected = vec![
+        let expected = [
             tensor("camera_feature", vec![vec![Exactly(num), Any, Any, Any]]),
             tensor("camera_depth_weights", vec![vec![Exactly(num), Any, Any, Any]]),
         ];
-        backbone.bind(Side::Output, expected)?;
+        backbone.bind(Side::Output, &expected)?;
         let [_, rows, columns, channels] = backbone.fixed("camera_feature")?;
         let [_, num_depths, depth_rows, depth_columns] = backbone.fixed("camera_depth_weights")?;
         if [rows, columns] != [depth_rows, depth_columns] {
-            return backbone.refuse(format!(
+            return backbone.refuse(&format!(
                 "camera_feature has {rows}x{columns} pixels, camera_depth_weights {depth_rows}x{depth_columns}; \
                  allowed: the same"
             ));
@@ -136,23 +133,23 @@ fn check_maps(
     let [_, _, rows, columns] = of_points;
     let transform = File::read(&paths.camera_transform_path)?;
     let map = vec![Exactly(1), Exactly(channels), Any, Any];
-    transform.bind(Side::Input, vec![tensor("feat_in", vec![map])])?;
+    transform.bind(Side::Input, &[tensor("feat_in", vec![map])])?;
     let [_, _, map_rows, map_columns] = transform.fixed("feat_in")?;
     let map = vec![Exactly(1), Any, Exactly(rows), Exactly(columns)];
-    transform.bind(Side::Output, vec![tensor("feat_out", vec![map.clone()])])?;
+    transform.bind(Side::Output, &[tensor("feat_out", vec![map.clone()])])?;
     let of_cameras = transform.fixed("feat_out")?;
     let fuser = File::read(&paths.fuser_path)?;
     fuser.bind(
         Side::Input,
-        vec![
+        &[
             tensor("camera", vec![exactly(of_cameras.to_vec())]),
             tensor("lidar", vec![exactly(of_points.to_vec())]),
         ],
     )?;
-    fuser.bind(Side::Output, vec![tensor("middle", vec![map])])?;
+    fuser.bind(Side::Output, &[tensor("middle", vec![map])])?;
     let middle = fuser.fixed("middle")?;
     let head = File::read(&config.model_path)?;
-    head.bind(Side::Input, vec![tensor("middle", vec![exactly(middle.to_vec())])])?;
+    head.bind(Side::Input, &[tensor("middle", vec![exactly(middle.to_vec())])])?;
     Ok([map_rows, map_columns])
 }
 
@@ -189,14 +186,14 @@ impl<'a> File<'a> {
         Ok(Self { path, inputs, outputs })
     }
 
-    fn bind(&self, side: Side, expected: Vec<Expected>) -> Result<()> {
+    fn bind(&self, side: Side, expected: &[Expected]) -> Result<()> {
         let found = match side {
             Side::Input => &self.inputs,
             Side::Output => &self.outputs,
         };
-        match bind(side, &expected, found) {
+        match bind(side, expected, found) {
             Ok(_) => Ok(()),
-            Err(error) => self.refuse(error.message().to_owned()),
+            Err(error) => self.refuse(error.message()),
         }
     }
 
@@ -220,12 +217,12 @@ impl<'a> File<'a> {
         match lengths {
             Some(lengths) => Ok(lengths),
             None => {
-                self.refuse(format!("{name} has an open shape; export the file with fixed shapes"))
+                self.refuse(&format!("{name} has an open shape; export the file with fixed shapes"))
             }
         }
     }
 
-    fn refuse<T>(&self, message: String) -> Result<T> {
+    fn refuse<T>(&self, message: &str) -> Result<T> {
         let message = format!("{}: {message}", self.path.display());
         Err(Error::new(ErrorKind::Model, STAGE, message))
     }
