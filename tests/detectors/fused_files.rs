@@ -5,7 +5,7 @@ use std::path::Path;
 
 use det_post::config::{ChannelConfig, Config};
 use det_post::detectors;
-use det_post_infer::dense::{DenseEngine, Network, PlanOptions};
+use det_post_infer::dense::{DenseEngine, Network, Precision};
 use det_post_infer::{Engine, RtenEngine};
 use det_post_testing::five_onnx::{self, CAMERA_MAP, NAMES, NUM_CLASSES, NUM_PROPOSALS};
 use det_post_testing::fused_onnx::{CHANNELS, DEPTHS, FEATURES, IMAGE, MAP};
@@ -253,7 +253,7 @@ fn dense_layers_compute_all_four_networks() {
         (head, NetworkPart::Proposals),
     ] {
         let path = folder.path().join(name);
-        let network = Network::of_file(&path, part, PlanOptions::default(), &shape_of).unwrap();
+        let network = Network::of_file(&path, part, Precision::F32, &shape_of).unwrap();
         let shapes = network.input_shapes.clone();
         let mut dense = DenseEngine::new(network).unwrap();
         let options = EngineOptions { part, threads: Some(1), ..EngineOptions::default() };
