@@ -12,7 +12,7 @@ use crate::config::{
     CameraConfig, ChannelKind, EncoderFacts, LidarConfig, describe_file, fitting_heads,
 };
 use crate::detectors::image2d::describe_cut;
-use crate::detectors::voxels;
+use crate::detectors::{fused, voxels};
 use det_post_infer::dense::{Network, PlanOptions, Precision, Table};
 use det_post_infer::efficient_nms::EfficientNms;
 use det_post_infer::metadata::Metadata;
@@ -132,6 +132,10 @@ pub(super) fn check(arguments: &CheckArguments, ros: &RosArguments) -> Result<Ex
             && has_sparse_encoder(lidar)?
         {
             text += &comments(&encoder_of(&channel.name, lidar)?);
+            let cameras = fused::describe_files(lidar);
+            if let Some(cameras) = cameras.map_err(|error| channel.name_network(error))? {
+                text += &comments(&format!("{}: {cameras}", channel.name));
+            }
         }
     }
     stdout::print(&text)?;

@@ -140,8 +140,7 @@ fn mask_capacity_bytes(p: &mut Reader<'_>) -> usize {
         Fixed,
         integer(4..=256 << 20).in_unit("bytes"),
         4 << 20,
-        "Most bytes of a frame's masks, a bit a pixel of the box. The first that would exceed \
-         it and all after it are left out and counted; their boxes stay.",
+        "Most bytes of a frame's masks, a bit a pixel of the box. Masks from the first beyond it on are left out and counted, not their boxes.",
     )
 }
 

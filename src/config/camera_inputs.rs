@@ -45,8 +45,7 @@ fn cameras(
         Fixed,
         list(recorded_topic(), OneOrMore),
         "`camera_info` beside each image",
-        "Topics of sensor_msgs/CameraInfo. The newest holds; without \
-         one that fits the images, frames are dropped.",
+        "Topics of sensor_msgs/CameraInfo; the newest holds. Frames without one that fits are dropped.",
     );
     let paths = p.optional(
         "calibration_paths",

@@ -267,8 +267,7 @@ fn head_name(p: &mut Reader<'_>) -> Option<String> {
         "head",
         path(PathUse::NameOrPath),
         "A shipped head, the path of a head file (with `/` or `.yaml`), or \
-         the facts themselves (`head.sensor` …). `auto` or none: the shipped head of a camera that fits the \
-         file of `model_path`.",
+         the facts themselves (`head.sensor` …). `auto` or none: a camera's shipped head that fits `model_path`.",
     )
 }
 

@@ -32,7 +32,7 @@ const PROVIDERS: &[(&str, Provider)] = &[
 ];
 
 const MODEL_PATH: &str = "model_path";
-const MODEL_HELP: &str = "Path of the network, an ONNX file.";
+const MODEL_HELP: &str = "The network, an ONNX file.";
 
 /// `model_path`, of every family.
 pub(super) fn model_path(p: &mut Reader<'_>) -> PathBuf {

@@ -134,12 +134,17 @@ impl LidarConfig {
     }
 
     /// The files of the networks with their names in diagnostics: the encoder, if any, then the
-    /// network and, if there are cameras, the network of their images.
+    /// network and, if there are cameras, the networks of their images and maps.
     pub fn model_paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         let encoder = self.facts.encoder.has_file().then_some(("encoder", &*self.encoder_path));
         let cameras = self.cameras.as_ref();
         let backbone = cameras.map(|cameras| ("image_backbone", &*cameras.image_backbone_path));
-        encoder.into_iter().chain([("model", &*self.model_path)]).chain(backbone)
+        let fuser = cameras.and_then(|cameras| cameras.fuser.as_ref()).into_iter();
+        let fuser = fuser.flat_map(|paths| {
+            let (transform, fuser) = (&*paths.camera_transform_path, &*paths.fuser_path);
+            [("camera_transform", transform), ("fuser", fuser)]
+        });
+        encoder.into_iter().chain([("model", &*self.model_path)]).chain(backbone).chain(fuser)
     }
 
     /// Checks that the capacities fit into what a limit of the address space leaves, once the
@@ -215,7 +220,7 @@ fn encoder_path(p: &mut Reader<'_>) -> PathBuf {
     p.required(
         "encoder_path",
         path(PathUse::Read),
-        "Path of the encoder: an ONNX file, for voxels NVIDIA's scn file or Autoware's.",
+        "The encoder, an ONNX file; for voxels NVIDIA's scn or Autoware's.",
     )
     .into()
 }

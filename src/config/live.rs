@@ -185,7 +185,7 @@ fn frames_in_flight(p: &mut Reader<'_>) -> usize {
         Live,
         integer(1..=2),
         1,
-        "Live frames in progress at once. With 2, a camera or pillar network on a GPU uploads a frame while the network runs: more frames, each later.",
+        "Live frames in progress. With 2, a camera or pillar network on a GPU uploads one while the network runs: more frames, each later.",
     )
 }
 

@@ -17,7 +17,8 @@ fn channel_tables(kinds: &[Kind]) -> Vec<Table> {
     };
     let is_lidar = |kind| matches!(kind, Kind::Lidar(_));
     let is_surround = |kind| matches!(kind, Kind::Surround(_));
-    let may_have_cameras = |kind| kind == Kind::Lidar(EncoderKind::None);
+    let may_have_cameras =
+        |kind| matches!(kind, Kind::Lidar(EncoderKind::Voxels | EncoderKind::None));
     let mut tables = vec![
         table("every channel", &|_| true),
         table("camera and lidar channels", &|kind| !is_surround(kind)),
@@ -32,6 +33,7 @@ fn channel_tables(kinds: &[Kind]) -> Vec<Table> {
             "lidar channels, voxels, sites and none",
             &|kind| matches!(kind, Kind::Lidar(encoder) if encoder != EncoderKind::Pillars),
         ),
+        table("lidar channels, voxels and none", &may_have_cameras),
         table("channels of several cameras", &|kind| is_surround(kind) || may_have_cameras(kind)),
         table("surround channels", &is_surround),
         table("surround channels, detr3d and sparse4d", &|kind| {

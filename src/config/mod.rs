@@ -67,7 +67,7 @@ pub use channel::{ChannelConfig, ChannelKind};
 pub use clouds::CloudsConfig;
 pub use densification::{DensificationConfig, MotionTopic, Past};
 pub use files::RosSource;
-pub use fused_cameras::FusedCamerasConfig;
+pub use fused_cameras::{FusedCamerasConfig, FuserPaths};
 pub use head::{
     AnchorFacts, CenterFacts, EncoderFacts, FusedCameraFacts, LidarFacts, LidarOutputs,
     PillarFacts, ProposalFacts, SiteFacts, SurroundFacts, SurroundKind, ViewFacts, VoxelFacts,

@@ -33,8 +33,7 @@ pub(super) fn read(p: &mut Reader<'_>) -> NodeParameters {
             Fixed,
             device(),
             "auto",
-            "Where frames run. `auto`: GPU 0 when it is usable, else the CPU; of several GPUs the one that \
-             `gpu_load` chooses.",
+            "Where frames run. `auto`: GPU 0 where usable, of several the one that `gpu_load` chooses; else the CPU.",
         ),
         use_sim_time: p.value(
             "use_sim_time",

@@ -222,14 +222,14 @@ fn decoder(p: &mut Reader<'_>, kind: &SurroundKind) -> SurroundDecoder {
                 .required(
                     "position_embedding_path",
                     path(PathUse::Read),
-                    "Path of the network of position embeddings, an ONNX file.",
+                    "Network of position embeddings.",
                 )
                 .into(),
             head_path: p
                 .required(
                     "head_path",
                     path(PathUse::Read),
-                    "Path of the network from features and memory to boxes, an ONNX file.",
+                    "Network from features and memory to boxes.",
                 )
                 .into(),
         },
@@ -237,7 +237,7 @@ fn decoder(p: &mut Reader<'_>, kind: &SurroundKind) -> SurroundDecoder {
             let weights_path = p.required(
                 "weights_path",
                 path(PathUse::Read),
-                "Path of the decoder's weights, a safetensors file, or an ONNX file with a node \
+                "The decoder's weights: safetensors, or an ONNX file with a node \
                  `SvTransformerDecoder`.",
             );
             let precision = p.value(

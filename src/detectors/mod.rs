@@ -277,7 +277,10 @@ fn open_networks(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn
         ChannelKind::Camera(camera) => image2d::open(camera, &device),
         ChannelKind::Lidar(lidar) => match &lidar.facts.encoder {
             EncoderFacts::Pillars(_) => pillars::open(lidar, &device),
-            EncoderFacts::Voxels(_) => voxels::open(lidar, &device),
+            EncoderFacts::Voxels(_) => match lidar.cameras.as_ref() {
+                Some(cameras) => fused::open_files(lidar, cameras, &device),
+                None => voxels::open(lidar, &device),
+            },
             EncoderFacts::Sites(_) => sites::open(lidar, &device),
             EncoderFacts::None(_) => proposals::open(lidar, &device),
         },

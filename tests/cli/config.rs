@@ -1041,10 +1041,15 @@ fn the_manual_has_every_key_of_every_kind_once() {
         block(&with_cameras),
         topics.join(", ")
     );
-    let of_fused =
-        [&of_none[..], &["channels of several cameras", "lidar channels, none"]].concat();
+    let of_cameras = ["channels of several cameras", "lidar channels, voxels and none"];
+    let of_fused = [&of_none[..], &of_cameras].concat();
     let fused = head("bevfusion_camera_lidar_autoware");
     assert_in_manual(&fused, &with_cameras, &of_fused, &of_none_head);
+    let with_files =
+        with_cameras + "\n   encoder_path: e\n   camera_transform_path: t\n   fuser_path: f";
+    let of_files = [&of_voxels[..], &of_cameras, &["lidar channels, voxels"]].concat();
+    let files = head("bevfusion_camera_lidar_nvidia");
+    assert_in_manual(&files, &with_files, &of_files, &of_voxels_head);
     let of_surround = [
         "every head",
         "camera and surround heads",

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use det_post_testing::five_onnx;
 use det_post_testing::fused_onnx::{camera_lidar, camera_lidar_of, save_backbone};
 
 use super::replay::{Run, det_post};
@@ -29,6 +30,25 @@ output_names: [bbox_pred, score, label_pred]
 downsample_factor: 2
 cameras: 6
 input_size: [64, 32]
+depths_m: [2, 6]
+camera_range_m: [-40, -30, -10, 40, 30, 10]
+";
+
+/// Of CUDA-BEVFusion's five files.
+const FACTS_OF_FILES: &str = "\
+sensor: lidar
+encoder: voxels
+kind: bevfusion
+class_names: [CAR, TRUCK, BUS]
+point_range_m: [-40, -30, -3, 40, 30, 5]
+voxel_size_m: [10, 10, 1]
+max_points_per_voxel: 10
+voxel_capacity: 400
+point_channels: []
+downsample_factor: 2
+cameras: 6
+input_size: [64, 32]
+image_scale: 0.4
 depths_m: [2, 6]
 camera_range_m: [-40, -30, -10, 40, 30, 10]
 ";
@@ -93,11 +113,35 @@ pub fn topics(end: &str) -> Vec<String> {
 /// A drive, the networks, and the parameters of a channel `rig`.
 pub fn fixture() -> Fixture {
     let fixture = Fixture::drive_with_lidars(1);
-    let [head, model, backbone] =
-        ["head.yaml", "detector.onnx", "backbone.onnx"].map(|name| fixture.path(name));
-    std::fs::write(&head, FACTS).unwrap();
+    let [model, backbone] = ["detector.onnx", "backbone.onnx"].map(|name| fixture.path(name));
     std::fs::write(&model, camera_lidar().to_bytes()).unwrap();
     save_backbone(&backbone).unwrap();
+    let files = [("model_path", "detector.onnx"), ("image_backbone_path", "backbone.onnx")];
+    write_parameters(&fixture, FACTS, &files, 0.3);
+    fixture
+}
+
+/// The same with the five files of CUDA-BEVFusion.
+pub fn fixture_of_files() -> Fixture {
+    let fixture = Fixture::drive_with_lidars(1);
+    five_onnx::save(&fixture.path(""), NUM_CAMERAS).unwrap();
+    let keys = [
+        "image_backbone_path",
+        "camera_transform_path",
+        "encoder_path",
+        "fuser_path",
+        "model_path",
+    ];
+    let files: Vec<_> = keys.into_iter().zip(five_onnx::NAMES).collect();
+    write_parameters(&fixture, FACTS_OF_FILES, &files, 0.02);
+    fixture
+}
+
+fn write_parameters(fixture: &Fixture, facts: &str, files: &[(&str, &str)], threshold: f32) {
+    let head = fixture.path("head.yaml");
+    std::fs::write(&head, facts).unwrap();
+    let file =
+        |(key, name): &(&str, &str)| format!("      {key}: {}\n", fixture.path(name).display());
     let text = format!(
         "/**:
   ros__parameters:
@@ -106,23 +150,19 @@ pub fn fixture() -> Fixture {
       input: {CLOUDS}
       camera_inputs: [{}]
       head: {}
-      model_path: {}
-      image_backbone_path: {}
-      engine: {{kind: rten, threads: 1}}
+{}      engine: {{kind: rten, threads: 1}}
       encoder.precision: f32
       output_type: detected_objects
       sync.max_skew_s: 0.12
       densification.num_past_sweeps: 1
-      score_thresholds: 0.3
+      score_thresholds: {threshold}
       nms.kind: none
 ",
         topics("image").join(", "),
         head.display(),
-        model.display(),
-        backbone.display()
+        files.iter().map(file).collect::<String>()
     );
     std::fs::write(fixture.path("rig.param.yaml"), text).unwrap();
-    fixture
 }
 
 /// The files of a node of `autoware_bevfusion` with cameras.

@@ -1,8 +1,8 @@
 //! A LiDAR and six cameras of a simulated drive through a small BEVFusion of two files.
 
 use super::surround::{frames, frames_of};
-use crate::common::fused_rig::{Autoware, OBJECTS, fixture};
-use crate::common::replay::Run;
+use crate::common::fused_rig::{Autoware, OBJECTS, fixture, fixture_of_files};
+use crate::common::replay::{Run, det_post};
 use crate::common::session::messages;
 use crate::common::surround_rig::NUM_FRAMES;
 
@@ -32,6 +32,25 @@ fn a_cloud_and_six_images_become_objects() {
         let other = fixture.replay(&fixture.drive(), name, more);
         assert_eq!(other.expect_code(0).lines(), lines, "{name}");
     }
+}
+
+/// The form of five files, which `check` describes.
+#[test]
+fn five_files_give_objects_of_a_recording() {
+    let fixture = fixture_of_files();
+    let parameters = fixture.path("rig.param.yaml");
+    let checked = det_post(&["check", &parameters.display().to_string()]);
+    let expected = "# rig: cameras: 6 of 64x32, 6 depths of 5 channels, a map of 8 x 6 cells";
+    assert!(checked.expect_code(0).stdout.contains(expected), "{}", checked.stdout);
+    let run = fixture.replay(&fixture.drive(), "out", &[]);
+    assert!(served(&run) + 2 >= NUM_FRAMES as u64, "{:?}", frames(&run));
+    let lines = run.lines();
+    let isolated = fixture.replay(&fixture.drive(), "isolated", &["rig.isolate:=true"]);
+    assert_eq!(isolated.expect_code(0).lines(), lines);
+    // The file of another network.
+    std::fs::copy(fixture.path("camera.vtransform.onnx"), fixture.path("fuser.onnx")).unwrap();
+    let checked = det_post(&["check", &parameters.display().to_string()]);
+    assert!(checked.expect_code(2).stderr.contains("rig.fuser_path"), "{}", checked.stderr);
 }
 
 #[test]

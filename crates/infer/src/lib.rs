@@ -29,6 +29,7 @@ pub mod metadata;
 mod no_network;
 mod onnx;
 mod ort;
+mod proposal_head;
 mod quantized_outputs;
 mod rten;
 pub mod safetensors;
@@ -45,7 +46,7 @@ pub use engine::Engine;
 pub use external::External;
 pub use no_network::NoNetwork;
 pub use ort::OrtEngine;
-pub use quantized_outputs::output_scales;
+pub use quantized_outputs::{output_scales, refuse_quantized};
 pub use rten::RtenEngine;
 pub use signature::{Expected, ExpectedDim, Side, bind};
 

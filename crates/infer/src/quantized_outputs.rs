@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::efficient_nms::read_if_named;
 use super::onnx::{AttributeValue, DataType, Graph, Model, Node, Source};
 use super::{check_file, target_sizes};
 use det_post_types::{Error, ErrorKind, NetworkPart, Result};
@@ -36,6 +37,26 @@ pub fn output_scales(path: &Path) -> Result<Vec<Option<f32>>> {
     let model = Model::parse_with_functions(&bytes).map_err(in_file)?;
     let outputs = model.graph.outputs.iter();
     outputs.map(|output| scale_of(&model.graph, output.name).map_err(in_file)).collect()
+}
+
+/// Refuses a network with quantizing nodes, as training for int8 leaves them.
+///
+/// # Errors
+/// `Model` when the file cannot be read or is not of the format, or has such a node, with its name.
+pub fn refuse_quantized(path: &Path) -> Result<()> {
+    const QUANTIZES: [&str; 2] = ["QuantizeLinear", "DequantizeLinear"];
+    let Some(bytes) = read_if_named(path, QUANTIZES[0])? else { return Ok(()) };
+    let in_file = |message: String| {
+        Error::new(ErrorKind::Model, STAGE, format!("{}: {message}", path.display()))
+    };
+    let model = Model::parse_with_functions(&bytes).map_err(|e| in_file(e.message().to_owned()))?;
+    let is_one = |node: &&Node<'_>| QUANTIZES.contains(&node.operator);
+    match model.graph.nodes.iter().find(is_one) {
+        None => Ok(()),
+        Some(node) => Err(in_file(format!(
+            "{node} quantizes: int8 is not supported here; use the file of the fp16 export (`--fp16`)"
+        ))),
+    }
 }
 
 fn scale_of(graph: &Graph<'_>, output: &str) -> Result<Option<f32>> {

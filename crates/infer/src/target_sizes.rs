@@ -7,6 +7,7 @@ use std::path::Path;
 use super::class_vectors;
 use super::efficient_nms::{self, read_if_named};
 use super::onnx::{DataType, Model, ValueInfo, write};
+use super::proposal_head;
 use super::sparse;
 use super::view_decoder::plugin;
 use det_post_types::{ClassVectors, Error, NetworkPart, Result};
@@ -18,8 +19,8 @@ const INPUT: &str = "orig_target_sizes";
 const I32: i64 = 6;
 
 /// The network as engines load it, where that is not as it is in the file: without the sparse encoder at its
-/// beginning, without the suppression or the view decoder at its end, or with a size or the vectors of classes in
-/// place of an input; or another part of it.
+/// beginning, without the suppression or the view decoder at its end, with a size or the vectors of classes in
+/// place of an input, or with standard nodes in place of NVIDIA's; or another part of it.
 ///
 /// # Errors
 /// `Model` when the file cannot be read or is not of the format, has no input for the vectors, or not
@@ -38,11 +39,15 @@ pub(super) fn adapted(
         NetworkPart::Cameras { num_cameras, image_size } => {
             return sparse::camera_network(path, num_cameras, image_size).map(Some);
         }
+        NetworkPart::Proposals => return proposal_head::of_proposals(path).map(Some),
     }
     if let Some(bytes) = efficient_nms::cut(path)? {
         return Ok(Some(bytes));
     }
     if let Some(bytes) = plugin::cut(path)? {
+        return Ok(Some(bytes));
+    }
+    if let Some(bytes) = proposal_head::with_standard_nodes(path)? {
         return Ok(Some(bytes));
     }
     match sparse::behind_map(path)? {

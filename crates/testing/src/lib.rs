@@ -14,6 +14,7 @@ pub mod clouds;
 mod compare;
 #[cfg(feature = "networks")]
 pub mod encoders;
+pub mod five_onnx;
 pub mod fused_onnx;
 mod gpu;
 pub mod heads;

@@ -52,11 +52,33 @@ impl CameraView {
         convention: PixelConvention,
     ) -> Self {
         let placed = Letterbox::new(camera.image_size(), network, placement);
+        let nominal = nominal_scale(&placed, placement);
+        Self::placed_by(camera, undistort, placed, (nominal, convention))
+    }
+
+    /// The view of a camera whose image is resized by a factor ([`Letterbox::scaled`]).
+    pub fn scaled(
+        camera: &CameraModel,
+        undistort: Undistort,
+        network: Size,
+        scale: f32,
+        convention: PixelConvention,
+    ) -> Self {
+        let placed = Letterbox::scaled(camera.image_size(), network, scale);
+        Self::placed_by(camera, undistort, placed, ([f64::from(scale); 2], convention))
+    }
+
+    fn placed_by(
+        camera: &CameraModel,
+        undistort: Undistort,
+        placed: Letterbox,
+        (nominal, convention): ([f64; 2], PixelConvention),
+    ) -> Self {
         let rectified = *camera.rectified();
         let is_undistorted = undistort == Undistort::Auto && camera.is_distorted();
         Self {
             placed,
-            pinhole: resized(rectified.pinhole, &placed, placement, convention),
+            pinhole: resized(rectified.pinhole, &placed, nominal, convention),
             rectified,
             undistorted: is_undistorted.then(|| camera.clone()),
         }
@@ -113,27 +135,32 @@ impl CameraView {
     }
 }
 
+/// From one size to another.
+fn ratio(from: Size, to: Size) -> [f64; 2] {
+    [f64::from(to.width) / f64::from(from.width), f64::from(to.height) / f64::from(from.height)]
+}
+
+/// The factors of the matrices that trainers make.
+fn nominal_scale(placed: &Letterbox, placement: Placement) -> [f64; 2] {
+    let [x, y] = ratio(placed.source, placed.network);
+    match placement {
+        Placement::Stretch => [x, y],
+        Placement::CropTop => [x.max(y); 2],
+        Placement::Center | Placement::TopLeft | Placement::TopLeftRounded => [x.min(y); 2],
+    }
+}
+
 /// The projection of an image after it was resized and cropped.
 fn resized(
     pinhole: Pinhole,
     placed: &Letterbox,
-    placement: Placement,
+    nominal: [f64; 2],
     convention: PixelConvention,
 ) -> Pinhole {
-    let Letterbox { source, network, content, content_origin } = placed;
-    let ratio = |to: &Size| {
-        let (sw, sh) = (f64::from(source.width), f64::from(source.height));
-        [f64::from(to.width) / sw, f64::from(to.height) / sh]
-    };
-    let [x, y] = ratio(network);
-    let scale = match (convention, placement) {
-        (PixelConvention::Exact, _) => ratio(content),
-        (PixelConvention::Trainer, Placement::Stretch) => [x, y],
-        (PixelConvention::Trainer, Placement::CropTop) => [x.max(y); 2],
-        (
-            PixelConvention::Trainer,
-            Placement::Center | Placement::TopLeft | Placement::TopLeftRounded,
-        ) => [x.min(y); 2],
+    let Letterbox { source, content, content_origin, .. } = placed;
+    let scale = match convention {
+        PixelConvention::Exact => ratio(*source, *content),
+        PixelConvention::Trainer => nominal,
     };
     let center = |axis: usize| {
         let (at, origin) = (pinhole.center[axis], f64::from(content_origin[axis]));
@@ -194,6 +221,30 @@ mod tests {
                 assert!((k[(row, column)] - expected).abs() < 1e-9, "{k}");
             }
         }
+    }
+
+    #[test]
+    fn a_factor_enlarges_beyond_the_input() {
+        // CUDA-BEVFusion: resize 0.48, resized 768x432, cut by 32 on both sides and 176 at the top.
+        let (network, auto) = (Size::new(704, 256), Undistort::Auto);
+        let trainer = PixelConvention::Trainer;
+        let view = CameraView::scaled(&camera(&[]), auto, network, 0.48, trainer);
+        let placed = view.placed();
+        assert_eq!((placed.content, placed.content_origin), (Size::new(768, 432), [-32, -176]));
+        let k = view.intrinsics();
+        let expected =
+            [[1266.4 * 0.48, 0.0, 816.3 * 0.48 - 32.0], [0.0, 1267.0 * 0.48, 491.5 * 0.48 - 176.0]];
+        for (row, expected) in expected.iter().enumerate() {
+            for (column, expected) in expected.iter().enumerate() {
+                assert!((k[(row, column)] - expected).abs() < 1e-4, "{k}");
+            }
+        }
+        let found = view.raw_position(0, 0).unwrap();
+        let expected = [(32.0 + 0.5) / 0.48 - 0.5, (176.0 + 0.5) / 0.48 - 0.5];
+        assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
+        // An image that is too small leaves rows and columns without content.
+        let small = Letterbox::scaled(Size::new(640, 480), network, 0.48);
+        assert_eq!((small.content, small.content_origin), (Size::new(307, 230), [0, 0]));
     }
 
     /// The stated difference of the conventions, at every placement.

@@ -61,6 +61,9 @@ pub enum NetworkPart {
         /// The images.
         image_size: Size,
     },
+    /// Of a head with an output for each number of a box (`head.bbox` of NVIDIA's CUDA-BEVFusion), the network
+    /// with boxes, scores and labels in place of them.
+    Proposals,
 }
 
 /// A table with a vector for each class, in the order of the classes, as an input of a network.

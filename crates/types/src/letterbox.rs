@@ -165,6 +165,13 @@ impl Letterbox {
         Self { source, network, content_origin, content }
     }
 
+    /// As with [`Placement::CropTop`], of a source that is resized by a factor in place of the least that
+    /// fills the network's input. The resized size is rounded down in f32, as CUDA-BEVFusion's `NormalizationImplement` has it.
+    pub fn scaled(source: Size, network: Size, scale: f32) -> Self {
+        let side = |side: u32| (side as f32 * scale).clamp(1.0, i32::MAX as f32) as u32;
+        Self::cut(source, network, Size::new(side(source.width), side(source.height)))
+    }
+
     /// [`Placement::CropTop`], in whole numbers.
     fn cropped(source: Size, network: Size) -> Self {
         let [sw, sh, nw, nh] = [source.width, source.height, network.width, network.height]
@@ -172,7 +179,11 @@ impl Letterbox {
         let (width, height) =
             if nw * sh >= nh * sw { (nw, sh * nw / sw) } else { (sw * nh / sh, nh) };
         let side = |side: u64| side.min(i32::MAX as u64) as u32;
-        let content = Size::new(side(width), side(height));
+        Self::cut(source, network, Size::new(side(width), side(height)))
+    }
+
+    /// Surplus rows of the content are cut off at the top, surplus columns on both sides.
+    fn cut(source: Size, network: Size, content: Size) -> Self {
         let content_origin = [
             -((content.width.saturating_sub(network.width) / 2) as i32),
             -(content.height.saturating_sub(network.height) as i32),

@@ -38,10 +38,12 @@ pub struct PillarFacts {
 }
 
 /// Facts of a sparse encoder. The others are in its file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VoxelFacts {
     /// The transform of the intensity, after its scale and before the mean of a voxel.
     pub intensity_transform: ChannelTransform,
+    /// The cameras of a network behind it that takes their map, too.
+    pub cameras: Option<FusedCameraFacts>,
 }
 
 /// Facts of a network that takes the points of voxels.
@@ -189,14 +191,15 @@ impl EncoderFacts {
 
     /// Whether networks behind it may take images, too.
     pub(in crate::config) fn may_have_cameras(&self) -> bool {
-        matches!(self, Self::None(_))
+        matches!(self, Self::None(_) | Self::Voxels(_))
     }
 
     /// The cameras of a network of cameras and LiDAR.
     pub fn cameras(&self) -> Option<&FusedCameraFacts> {
         match self {
             Self::None(facts) => facts.cameras.as_ref(),
-            Self::Pillars(_) | Self::Voxels(_) | Self::Sites(_) => None,
+            Self::Voxels(facts) => facts.cameras.as_ref(),
+            Self::Pillars(_) | Self::Sites(_) => None,
         }
     }
 
@@ -205,19 +208,24 @@ impl EncoderFacts {
         matches!(self, Self::Pillars(_) | Self::Voxels(_))
     }
 
-    /// `None` for a kind that is not known.
-    pub(super) fn read(p: &mut Reader<'_>, kind: Option<EncoderKind>) -> Option<Self> {
+    /// `None` for a kind that is not known. The network behind a map of voxels may take a map of cameras
+    /// beside it.
+    pub(super) fn read(
+        p: &mut Reader<'_>,
+        kind: Option<EncoderKind>,
+        may_have_cameras: bool,
+    ) -> Option<Self> {
         match kind {
             Some(EncoderKind::Pillars) => Some(Self::Pillars(PillarFacts::read(p))),
-            Some(EncoderKind::Voxels) => Some(Self::Voxels(VoxelFacts::read(p))),
-            Some(EncoderKind::Sites) => Some(Self::Sites(VoxelFacts::read(p))),
+            Some(EncoderKind::Voxels) => Some(Self::Voxels(VoxelFacts::read(p, may_have_cameras))),
+            Some(EncoderKind::Sites) => Some(Self::Sites(VoxelFacts::read(p, false))),
             Some(EncoderKind::None) => Some(Self::None(VoxelPointFacts::read(p))),
             None => {
                 p.accept_keys_of(|| {
                     described(|p| {
                         for (_, kind) in KINDS {
                             kind.range_ends(p);
-                            Self::read(p, Some(*kind));
+                            Self::read(p, Some(*kind), may_have_cameras);
                         }
                     })
                 });
@@ -254,7 +262,7 @@ impl PillarFacts {
 }
 
 impl VoxelFacts {
-    fn read(p: &mut Reader<'_>) -> Self {
+    fn read(p: &mut Reader<'_>, may_have_cameras: bool) -> Self {
         Self {
             intensity_transform: p.value(
                 "intensity_transform",
@@ -263,6 +271,7 @@ impl VoxelFacts {
                 "none",
                 "Transform of a point's scaled intensity, before its voxel's mean.",
             ),
+            cameras: if may_have_cameras { FusedCameraFacts::read(p) } else { None },
         }
     }
 }

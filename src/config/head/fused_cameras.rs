@@ -14,6 +14,8 @@ pub struct FusedCameraFacts {
     pub num_cameras: usize,
     /// Size of the network's images.
     pub input_size: Size,
+    /// From received images to the network's, which then are cut; `None`: as far as the input is filled.
+    pub image_scale: Option<f32>,
     /// The first depth of a pixel, and from one to the next, in metres.
     pub depths_m: [f32; 2],
     /// The range of the map of the cameras.
@@ -22,6 +24,7 @@ pub struct FusedCameraFacts {
 
 const CAMERAS: &str = "cameras";
 const INPUT_SIZE: &str = "input_size";
+const SCALE: &str = "image_scale";
 const DEPTHS: &str = "depths_m";
 const RANGE: &str = "camera_range_m";
 
@@ -41,6 +44,13 @@ impl FusedCameraFacts {
             list(whole(1..=16384).in_unit("px"), Exactly(2)),
             "required with `cameras`",
             "Size of the network's images.",
+        );
+        let image_scale = p.optional(
+            SCALE,
+            Fixed,
+            above(0.0, 16.0),
+            "fills the input",
+            "Resize before images are cut.",
         );
         let depths = p.optional(
             DEPTHS,
@@ -72,6 +82,7 @@ impl FusedCameraFacts {
         Some(Self {
             num_cameras,
             input_size: Size::new(size[0], size[1]),
+            image_scale,
             depths_m: depths?.try_into().ok()?,
             range,
         })

@@ -44,6 +44,11 @@ impl OutputKind {
         }
     }
 
+    /// Whether its networks may take a map of cameras beside the map of an encoder.
+    fn may_have_cameras(self) -> bool {
+        self == Self::Proposals(ProposalLayout::BevFusion)
+    }
+
     /// The kinds behind an encoder, in words.
     fn names_behind(encoder: EncoderKind) -> String {
         let of = KINDS.iter().filter(|(_, kind)| kind.is_behind(encoder));
@@ -152,7 +157,8 @@ impl LidarFacts {
             "Factor on the intensity of a message.",
         );
         let model_input = model_input(p, encoder_kind);
-        let encoder = EncoderFacts::read(p, encoder_kind);
+        let may_have_cameras = output_kind.is_none_or(OutputKind::may_have_cameras);
+        let encoder = EncoderFacts::read(p, encoder_kind, may_have_cameras);
         let outputs = outputs(p, output_kind, &class_names);
         Some(Self {
             class_names,

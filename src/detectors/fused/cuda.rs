@@ -1,7 +1,10 @@
 //! Cameras and LiDAR on a GPU: images, points and maps stay there.
 
+use std::path::Path;
+
+use super::files::{self, Files, Places};
 use super::geometry::Geometry;
-use super::{Branch, RESIZE, map_places};
+use super::{Branch, map_places};
 use crate::config::LidarConfig;
 use crate::detectors::FrameSet;
 use crate::detectors::frame_stream::{FrameInProgress, add_copies};
@@ -11,12 +14,15 @@ use crate::detectors::voxels::DeviceVoxelMap;
 use det_post_infer::device::{DeviceEngine, fixed_shape};
 use det_post_infer::sparse::Plan;
 use det_post_ops::cloud::DevicePoints;
-use det_post_ops::device::cuda::{DeviceBuffer, Stream};
+use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, Stream};
 use det_post_ops::image::resample::SampleMap;
 use det_post_ops::image::resample::cuda::DeviceMap;
 use det_post_ops::view::bev_pool::cuda::Workspace as Pool;
 use det_post_ops::view::depth_image::cuda::Workspace as DepthImages;
-use det_post_types::{Error, ErrorKind, FrameReport, JpegOptions, Result, Stage, TensorSpec};
+use det_post_types::{
+    ElementType, Error, ErrorKind, FrameReport, JpegOptions, NetworkPart, Resize, Result, Stage,
+    TensorSpec,
+};
 
 /// Detects objects in a cloud and images on a GPU.
 pub type CudaDetector = lidar::CudaDetector<DeviceFusedInput>;
@@ -32,19 +38,22 @@ impl CudaDetector {
         branch: &Branch<'_>,
         stream: &Stream,
     ) -> Result<Self> {
-        let options = &config.engine;
-        let mut engine = DeviceEngine::load(&config.model_path, options, stream, fixed_shape)?;
+        let options = branch.head_options();
+        let mut engine = DeviceEngine::load(&config.model_path, &options, stream, fixed_shape)?;
         let head = LidarHead::of_outputs(config, engine.outputs())?;
         head.stage(&mut engine)?;
-        let places = map_places(engine.inputs())?;
+        let mut behind = BehindMaps::load(branch, &engine, stream)?;
         Self::with_head(config, stream, head, engine, |points, engine, counters| {
-            let [of_points, of_cameras] = places;
-            let layout = engine.input_layout(of_points);
-            let map = engine.input(of_points)?;
+            let (reader, of_points) = match &mut behind {
+                BehindMaps::Head([of_points, _]) => (engine, *of_points),
+                BehindMaps::Fuser(fuser) => (&mut fuser.engine, fuser.places[0]),
+            };
+            let layout = reader.input_layout(of_points);
+            let map = reader.input(of_points)?;
             let ends = EncoderIo { points, map, layout, counters };
             let encoder = DeviceVoxelMap::new(config, plan, ends)?;
             let branch = DeviceCameraMap::load(config, branch, stream)?;
-            Ok(DeviceFusedInput { encoder, branch, of_cameras })
+            Ok(DeviceFusedInput { encoder, branch, behind })
         })
     }
 }
@@ -53,29 +62,75 @@ impl CudaDetector {
 pub struct DeviceFusedInput {
     encoder: DeviceVoxelMap,
     branch: DeviceCameraMap,
-    /// The place of the map of the cameras among the inputs of the network behind the maps.
-    of_cameras: usize,
+    behind: BehindMaps,
+}
+
+/// What reads the two maps.
+enum BehindMaps {
+    /// The network that gives the proposals: the places of the maps of points and cameras among its inputs.
+    Head([usize; 2]),
+    /// Networks in front of it.
+    Fuser(Box<Fuser>),
+}
+
+/// From the two maps to the input of the head.
+struct Fuser {
+    transform: DeviceEngine,
+    engine: DeviceEngine,
+    /// Of the maps of points and cameras among the inputs of `engine`.
+    places: [usize; 2],
+}
+
+impl BehindMaps {
+    fn load(branch: &Branch<'_>, head: &DeviceEngine, stream: &Stream) -> Result<Self> {
+        let Some(files) = &branch.files else { return map_places(head.inputs()).map(Self::Head) };
+        let options = branch.options(NetworkPart::Whole);
+        let load = |path: &Path| DeviceEngine::load(path, &options, stream, fixed_shape);
+        let transform = load(&files.paths.camera_transform_path)?;
+        let engine = load(&files.paths.fuser_path)?;
+        let places = files::places_of_maps(engine.inputs())?;
+        Ok(Self::Fuser(Box::new(Fuser { transform, engine, places })))
+    }
 }
 
 /// From images to the map of the cameras.
 struct DeviceCameraMap {
     stream: Stream,
     cameras: Cameras<DeviceMap>,
+    resize: Resize,
     images: CudaImages,
-    backbone: DeviceEngine,
-    network: DeviceEngine,
+    networks: CameraNetworks,
     geometry: Geometry,
     /// Where the network takes them.
     depth_images: Option<DepthImages>,
     pool: Pool,
 }
 
-impl DeviceCameraMap {
+/// From images, and images of depths, to depths and features of pixels.
+enum CameraNetworks {
+    /// By the features of images.
+    Two { backbone: Box<DeviceEngine>, network: Box<DeviceEngine> },
+    /// At once.
+    One(Box<OneNetwork>),
+}
+
+/// A network of images and images of depths, whose inputs may have a dimension more than these.
+struct OneNetwork {
+    network: DeviceEngine,
+    places: Places,
+    images: DeviceTensor,
+    depth_images: DeviceTensor,
+}
+
+impl CameraNetworks {
     fn load(config: &LidarConfig, branch: &Branch<'_>, stream: &Stream) -> Result<Self> {
-        let cameras = branch.config;
+        if let Some(files) = &branch.files {
+            let one = OneNetwork::load(files, branch, stream)?;
+            return Ok(Self::One(Box::new(one)));
+        }
         let shape = branch.images_shape();
         let of_images = |_: &TensorSpec| Ok(shape.to_vec());
-        let backbone = &cameras.image_backbone_path;
+        let backbone = &branch.config.image_backbone_path;
         let mut backbone =
             DeviceEngine::load(backbone, &branch.backbone_options(), stream, of_images)?;
         branch.check_backbone(backbone.inputs(), backbone.outputs())?;
@@ -83,21 +138,101 @@ impl DeviceCameraMap {
         check_shape(backbone.output(0)?.shape(), &branch.features_shape())?;
         let network =
             DeviceEngine::load(&config.model_path, &branch.camera_options(), stream, fixed_shape)?;
+        Ok(Self::Two { backbone: Box::new(backbone), network: Box::new(network) })
+    }
+
+    /// The images of the cameras, `[N, 3, H, W]`.
+    fn images(&mut self) -> Result<&mut DeviceTensor> {
+        match self {
+            Self::Two { backbone, .. } => backbone.input(0),
+            Self::One(one) => Ok(&mut one.images),
+        }
+    }
+
+    /// Queues what needs no points.
+    fn receive(&mut self) -> Result<()> {
+        match self {
+            Self::Two { backbone, .. } => backbone.enqueue(),
+            Self::One(_) => Ok(()),
+        }
+    }
+
+    /// Queues the networks, with images of depths that `write` queues; depths and features of pixels.
+    fn enqueue(
+        &mut self,
+        write: impl FnOnce(&mut DeviceTensor) -> Result<()>,
+        takes_depth_images: bool,
+    ) -> Result<[&DeviceTensor; 2]> {
+        match self {
+            Self::Two { backbone, network } => {
+                network.input(0)?.enqueue_copy(backbone.output(0)?)?;
+                if takes_depth_images {
+                    write(network.input(1)?)?;
+                }
+                network.enqueue()?;
+                Ok([network.output(0)?, network.output(1)?])
+            }
+            Self::One(one) => {
+                let OneNetwork { network, places, images, depth_images } = &mut **one;
+                write(depth_images)?;
+                let [of_images, of_depths] = places.inputs;
+                network.input(of_images)?.enqueue_copy(images)?;
+                network.input(of_depths)?.enqueue_copy(depth_images)?;
+                network.enqueue()?;
+                let [depths, features] = places.outputs;
+                Ok([network.output(depths)?, network.output(features)?])
+            }
+        }
+    }
+
+    fn add_to_report(&self, report: &mut FrameReport) {
+        match self {
+            Self::Two { backbone, network } => {
+                add_copies(report, Stage::Encode, backbone);
+                add_copies(report, Stage::Infer, network);
+            }
+            Self::One(one) => add_copies(report, Stage::Infer, &one.network),
+        }
+    }
+}
+
+impl OneNetwork {
+    fn load(files: &Files<'_>, branch: &Branch<'_>, stream: &Stream) -> Result<Self> {
+        let path = &branch.config.image_backbone_path;
+        let options = branch.options(NetworkPart::Whole);
+        let network = DeviceEngine::load(path, &options, stream, |input| match &*input.name {
+            "img" => Ok(files.images.clone()),
+            _ => Ok(files.depth_images.clone()),
+        })?;
+        let places = files::places(network.inputs(), network.outputs())?;
+        let shape @ [num, _, height, width] = branch.images_shape();
+        let zeros = |shape: &[usize]| DeviceTensor::zeros(stream, ElementType::F32, shape);
+        Ok(Self {
+            network,
+            places,
+            images: zeros(&shape)?,
+            depth_images: zeros(&[num, 1, height, width])?,
+        })
+    }
+}
+
+impl DeviceCameraMap {
+    fn load(config: &LidarConfig, branch: &Branch<'_>, stream: &Stream) -> Result<Self> {
         let geometry = Geometry::new(branch, config.facts.grid.range());
         let pool = Pool::new(stream, &geometry.first_table()?, branch.network.num_channels)?;
-        let num_cameras = cameras.facts.num_cameras;
+        let num_cameras = branch.config.facts.num_cameras;
         let takes_depth_images = branch.network.takes_depth_images;
         Ok(Self {
             stream: stream.clone(),
             cameras: Cameras::with_params(branch.cameras(), num_cameras),
+            resize: branch.resize(),
             images: CudaImages::new(
                 stream,
                 num_cameras,
                 &JpegOptions::default(),
                 branch.resample(),
             )?,
-            backbone,
-            network,
+            networks: CameraNetworks::load(config, branch, stream)?,
             geometry,
             depth_images: takes_depth_images.then(|| DepthImages::new(stream)).transpose()?,
             pool,
@@ -110,15 +245,15 @@ impl DeviceCameraMap {
         frame: &FrameSet<'env>,
         running: &mut FrameInProgress<'_, 'env>,
     ) -> Result<()> {
-        let Self { stream, cameras, images, backbone, geometry, pool, .. } = self;
+        let Self { stream, cameras, resize, images, networks, geometry, pool, .. } = self;
         cameras.update(frame, |view, before| {
-            DeviceMap::replacing(before, stream, &SampleMap::of_view(view, RESIZE)?)
+            DeviceMap::replacing(before, stream, &SampleMap::of_view(view, *resize)?)
         })?;
         if let Some(table) = geometry.update(cameras.matrices())? {
             pool.set_table(&table)?;
         }
-        images.enqueue(frame, cameras, running, backbone.input(0)?)?;
-        backbone.enqueue()
+        images.enqueue(frame, cameras, running, networks.images()?)?;
+        networks.receive()
     }
 
     /// Queues the map of the cameras, which is written to an input of the network behind it.
@@ -127,14 +262,15 @@ impl DeviceCameraMap {
         points: &DevicePoints,
         (engine, place): (&mut DeviceEngine, usize),
     ) -> Result<()> {
-        let Self { backbone, network, geometry, depth_images, pool, .. } = self;
-        network.input(0)?.enqueue_copy(backbone.output(0)?)?;
-        if let Some(depth_images) = depth_images {
-            depth_images.enqueue(points, geometry.depth_images(), network.input(1)?)?;
-        }
-        network.enqueue()?;
+        let Self { networks, geometry, depth_images, pool, .. } = self;
+        let takes_depth_images = depth_images.is_some();
+        let write = |images: &mut DeviceTensor| match depth_images {
+            Some(kernels) => kernels.enqueue(points, geometry.depth_images(), images),
+            None => Ok(()),
+        };
+        let [depths, features] = networks.enqueue(write, takes_depth_images)?;
         pool.enqueue_present(geometry.is_present())?;
-        pool.enqueue(network.output(0)?, network.output(1)?, engine.input(place)?)
+        pool.enqueue(depths, features, engine.input(place)?)
     }
 }
 
@@ -166,7 +302,19 @@ impl DeviceMapEncoder for DeviceFusedInput {
     }
 
     fn enqueue_network(&mut self, engine: &mut DeviceEngine, points: &DevicePoints) -> Result<()> {
-        self.branch.enqueue(points, (engine, self.of_cameras))?;
+        let fuser = match &mut self.behind {
+            BehindMaps::Head([_, of_cameras]) => {
+                self.branch.enqueue(points, (engine, *of_cameras))?;
+                return engine.enqueue();
+            }
+            BehindMaps::Fuser(fuser) => fuser,
+        };
+        let Fuser { transform, engine: network, places: [_, of_cameras] } = &mut **fuser;
+        self.branch.enqueue(points, (transform, 0))?;
+        transform.enqueue()?;
+        network.input(*of_cameras)?.enqueue_copy(transform.output(0)?)?;
+        network.enqueue()?;
+        engine.input(0)?.enqueue_copy(network.output(0)?)?;
         engine.enqueue()
     }
 
@@ -176,7 +324,10 @@ impl DeviceMapEncoder for DeviceFusedInput {
 
     fn add_to_report(&mut self, report: &mut FrameReport) {
         self.encoder.add_to_report(report);
-        add_copies(report, Stage::Encode, &self.branch.backbone);
-        add_copies(report, Stage::Infer, &self.branch.network);
+        self.branch.networks.add_to_report(report);
+        if let BehindMaps::Fuser(fuser) = &self.behind {
+            add_copies(report, Stage::Infer, &fuser.transform);
+            add_copies(report, Stage::Infer, &fuser.engine);
+        }
     }
 }

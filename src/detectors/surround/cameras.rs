@@ -8,8 +8,8 @@ use crate::config::SurroundConfig;
 use crate::detectors::{FrameInput, FrameSet, Payload};
 use det_post_ops::image::decompress;
 use det_post_types::{
-    CameraCalibration, CameraModel, CameraView, Error, ErrorKind, ImagePayload, PixelConvention,
-    Placement, Result, Size, Undistort, rounded_rows,
+    CameraCalibration, CameraModel, CameraView, Error, ErrorKind, ImagePayload, Letterbox,
+    PixelConvention, Placement, Result, Size, Undistort, rounded_rows,
 };
 
 /// The matrices of all cameras for a network with images of one size, and the maps from
@@ -20,6 +20,7 @@ use det_post_types::{
 #[derive(Debug)]
 pub struct Cameras<M> {
     input_size: Size,
+    scale: Option<f32>,
     undistort: Undistort,
     convention: PixelConvention,
     compensate_skew: bool,
@@ -36,6 +37,8 @@ pub struct Cameras<M> {
 pub struct CamerasParams {
     /// Size of the network's images.
     pub input_size: Size,
+    /// From received images to the network's, which then are cut; `None`: as far as these are filled.
+    pub scale: Option<f32>,
     /// Whether images are undistorted.
     pub undistort: Undistort,
     /// How the intrinsic matrix follows from a resize.
@@ -62,6 +65,7 @@ impl<M> Cameras<M> {
         let SurroundConfig { undistort, compensate_skew, facts, .. } = config;
         let params = CamerasParams {
             input_size,
+            scale: None,
             undistort: *undistort,
             convention: facts.pixel_convention,
             compensate_skew: *compensate_skew,
@@ -71,9 +75,10 @@ impl<M> Cameras<M> {
 
     /// As [`Self::new`], without a configuration.
     pub fn with_params(params: CamerasParams, num_cameras: usize) -> Self {
-        let CamerasParams { input_size, undistort, convention, compensate_skew } = params;
+        let CamerasParams { input_size, scale, undistort, convention, compensate_skew } = params;
         Self {
             input_size,
+            scale,
             undistort,
             convention,
             compensate_skew,
@@ -142,7 +147,9 @@ impl<M> Cameras<M> {
         input: &FrameInput<'_>,
         mut map_of: impl FnMut(&CameraView, Option<M>) -> Result<M>,
     ) -> Result<&Camera<M>> {
-        let Self { cameras, spare_maps, undistort, input_size, convention, num_views, .. } = self;
+        let Self {
+            cameras, spare_maps, undistort, input_size, scale, convention, num_views, ..
+        } = self;
         let current = cameras.get_mut(index).zip(spare_maps.get_mut(index));
         let (current, spare_map) = current.ok_or_else(|| no_camera(index))?;
         let error = |message: &str| Error::new(ErrorKind::Uncalibrated, STAGE, message);
@@ -160,8 +167,12 @@ impl<M> Cameras<M> {
             }
             let model = CameraModel::new(calibration)?;
             model.check_image(input.header.frame_id, image_size)?;
-            let view =
-                CameraView::new(&model, *undistort, *input_size, Placement::CropTop, *convention);
+            let (undistort, network, convention) = (*undistort, *input_size, *convention);
+            let view = match *scale {
+                Some(scale) => CameraView::scaled(&model, undistort, network, scale, convention),
+                None => CameraView::new(&model, undistort, network, Placement::CropTop, convention),
+            };
+            check_content(view.placed())?;
             tracing::info!(
                 "camera {index} ({}): {}x{}, {}",
                 input.header.frame_id,
@@ -181,6 +192,20 @@ impl<M> Cameras<M> {
         }
         current.as_ref().ok_or_else(|| error("has no view"))
     }
+}
+
+/// Refuses an image that does not fill the network's input after its resize.
+fn check_content(placed: &Letterbox) -> Result<()> {
+    let Letterbox { source, network, content, .. } = placed;
+    if content.width >= network.width && content.height >= network.height {
+        return Ok(());
+    }
+    let message = format!(
+        "an image of {}x{} is {}x{} after the resize; the network's {}x{} have to fit into it: raise \
+         `image_scale` of the head",
+        source.width, source.height, content.width, content.height, network.width, network.height
+    );
+    Err(Error::new(ErrorKind::CalibrationMismatch, STAGE, message))
 }
 
 impl<M> Camera<M> {

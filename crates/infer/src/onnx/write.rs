@@ -22,14 +22,19 @@ pub(in super::super) struct Pieces<'a> {
 impl Pieces<'_> {
     /// A graph of the pieces.
     pub(in super::super) fn graph(&self) -> Vec<u8> {
-        let Self { nodes, initializers, inputs, outputs } = self;
         let mut graph = Vec::new();
-        nodes.iter().for_each(|node| put_bytes(&mut graph, 1, node));
         put_bytes(&mut graph, 2, b"part");
-        initializers.iter().for_each(|tensor| put_bytes(&mut graph, 5, tensor));
-        inputs.iter().for_each(|input| put_bytes(&mut graph, 11, input));
-        outputs.iter().for_each(|output| put_bytes(&mut graph, 12, output));
+        self.put(&mut graph);
         graph
+    }
+
+    /// Appends the pieces to a graph.
+    fn put(&self, graph: &mut Vec<u8>) {
+        let Self { nodes, initializers, inputs, outputs } = self;
+        nodes.iter().for_each(|node| put_bytes(graph, 1, node));
+        initializers.iter().for_each(|tensor| put_bytes(graph, 5, tensor));
+        inputs.iter().for_each(|input| put_bytes(graph, 11, input));
+        outputs.iter().for_each(|output| put_bytes(graph, 12, output));
     }
 }
 
@@ -89,6 +94,39 @@ pub(in super::super) fn integers(name: &str, values: &[i64]) -> Vec<u8> {
     let values: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     put_bytes(&mut tensor, 9, &values);
     tensor
+}
+
+/// A constant of 32-bit floats.
+pub(in super::super) fn floats(name: &str, dims: &[i64], values: &[f32]) -> Vec<u8> {
+    let mut tensor = Vec::new();
+    dims.iter().for_each(|dim| put_int(&mut tensor, 1, dim.cast_unsigned()));
+    put_int(&mut tensor, 2, DataType::F32.number().cast_unsigned());
+    put_bytes(&mut tensor, 8, name.as_bytes());
+    let values: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    put_bytes(&mut tensor, 9, &values);
+    tensor
+}
+
+/// A model with further pieces, whose outputs, where there are any, take the place of the outputs of the
+/// file. Types of tensors inside are left out.
+///
+/// # Errors
+/// `Model` when `bytes` are not of the format.
+pub(in super::super) fn with_pieces(bytes: &[u8], added: &Pieces<'_>) -> Result<Vec<u8>> {
+    replace_graph(bytes, |mut message| {
+        let mut graph = Vec::with_capacity(message.bytes().len() + 1024);
+        loop {
+            let rest = message.bytes();
+            let Some(field) = message.next_field()? else { break };
+            match field.number {
+                12 if !added.outputs.is_empty() => {}
+                13 => {}
+                _ => graph.extend_from_slice(&rest[..rest.len() - message.bytes().len()]),
+            }
+        }
+        added.put(&mut graph);
+        Ok(graph)
+    })
 }
 
 /// A model without one of its nodes, whose outputs are these tensors of f32.
