@@ -9,18 +9,17 @@
 #![allow(clippy::print_stdout, reason = "tests say what they skipped and what they measured")]
 
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use det_post::runtime::slot::SlotReader;
 use det_post_ros::middleware::{
-    InputKind, Middleware, MiddlewareOptions, Qos, Received, Receiver, Reliability, deliver,
+    InputKind, Middleware, MiddlewareOptions, Qos, Received, Receiver, Reliability,
 };
 use det_post_ros::ros2::RosMiddleware;
 use det_post_ros::{NodeName, Remaps};
 use det_post_types::{Header, ImagePayload};
-use futures::{FutureExt, StreamExt};
 use serde::de::DeserializeOwned;
 
 #[path = "../common/mod.rs"]
@@ -228,8 +227,6 @@ enum Way {
     Rclpy,
     /// The thread of a channel, through the middleware.
     Channel,
-    /// The thread of a channel, had the middleware taken bytes from r2r.
-    ChannelFromBytes,
 }
 
 /// Seconds from the writer's clock to the end of the way.
@@ -242,34 +239,14 @@ fn ages(way: Way, sensor: Sensor, num_frames: u64) -> Vec<f64> {
     }
     let (mut writer, reader, closer) = one_input_slot();
     let channel = std::thread::spawn(move || take_ages(reader));
-    let mut receiver: Receiver = Box::new(move |received| {
+    let receiver: Receiver = Box::new(move |received| {
         writer.offer(&received.unwrap(), usize::MAX).unwrap();
     });
-    let send = || -> f64 { told(peer("send", &topic, sensor, num_frames)) };
-    if way == Way::Channel {
-        let mut middleware = middleware("measured");
-        let qos = Qos { depth: DEPTH, ..Qos::SENSOR_DATA };
-        let _subscription = middleware.subscribe(&topic, sensor.kind, qos, receiver).unwrap();
-        send();
-    } else {
-        let context = r2r::Context::create().unwrap();
-        let mut node = r2r::Node::create(context, "measured", "").unwrap();
-        let qos = r2r::QosProfile::default().keep_last(DEPTH).best_effort();
-        let mut stream = node.subscribe_raw(&topic, sensor.kind.type_name(), qos).unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let spin = std::thread::spawn(move || {
-            while !stopped.load(Ordering::Relaxed) {
-                node.spin_once(Duration::from_millis(20));
-                while let Some(Some(cdr)) = stream.next().now_or_never() {
-                    deliver(sensor.kind, &cdr, &mut receiver);
-                }
-            }
-        });
-        send();
-        stop.store(true, Ordering::Relaxed);
-        spin.join().unwrap();
-    }
+    let mut middleware = middleware("measured");
+    let qos = Qos { depth: DEPTH, ..Qos::SENSOR_DATA };
+    let subscription = middleware.subscribe(&topic, sensor.kind, qos, receiver).unwrap();
+    let _late: f64 = told(peer("send", &topic, sensor, num_frames));
+    drop(subscription);
     closer.close();
     channel.join().unwrap()
 }
@@ -284,11 +261,11 @@ fn take_ages(mut reader: SlotReader) -> Vec<f64> {
 }
 
 /// The way through the middleware to where a frame begins, beside a subscriber that
-/// does nothing but take the bytes, and beside a middleware that takes bytes.
+/// does nothing but take the bytes.
 #[test]
 #[ignore = "measures for four minutes"]
 fn the_middleware_adds_less_than_a_millisecond() {
-    const WAYS: [Way; 3] = [Way::Rclpy, Way::Channel, Way::ChannelFromBytes];
+    const WAYS: [Way; 2] = [Way::Rclpy, Way::Channel];
     let Some(_turn) = turn() else { return };
     for sensor in [CAMERA, LIDAR] {
         let num_frames = (10.0 * sensor.hz) as u64;
@@ -312,15 +289,11 @@ fn the_middleware_adds_less_than_a_millisecond() {
                 medians.push(at(0.5));
             }
         }
-        let [to_rclpy, to_channel, from_bytes] = medians.map(|mut all| {
+        let [to_rclpy, to_channel] = medians.map(|mut all| {
             all.sort_by(f64::total_cmp);
             all[all.len() / 2]
         });
-        println!(
-            "{}: {to_rclpy:.2} ms to rclpy, {to_channel:.2} ms to a channel, {from_bytes:.2} ms \
-             to a channel from bytes",
-            sensor.name
-        );
+        println!("{}: {to_rclpy:.2} ms to rclpy, {to_channel:.2} ms to a channel", sensor.name);
         assert!(to_channel < to_rclpy + 1.0, "{}", sensor.name);
     }
 }
