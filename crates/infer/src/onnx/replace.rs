@@ -87,6 +87,30 @@ pub(in super::super) fn with_attributes(
     Ok(changed)
 }
 
+/// A node with its attributes, for another operator, inputs and output.
+///
+/// # Errors
+/// `Model` when `node` is not of the format.
+pub(in super::super) fn of_operator(
+    node: &[u8],
+    operator: &str,
+    inputs: &[&str],
+    output: &str,
+) -> Result<Vec<u8>> {
+    let mut changed = Vec::with_capacity(node.len() + 64);
+    inputs.iter().for_each(|input| put_bytes(&mut changed, 1, input.as_bytes()));
+    put_bytes(&mut changed, 2, output.as_bytes());
+    put_bytes(&mut changed, 4, operator.as_bytes());
+    let mut message = Message::new("NodeProto", node, 0);
+    loop {
+        let rest = message.bytes();
+        let Some(field) = message.next_field()? else { return Ok(changed) };
+        if !matches!(field.number, 1 | 2 | 4) {
+            changed.extend_from_slice(&rest[..rest.len() - message.bytes().len()]);
+        }
+    }
+}
+
 /// A model in which some nodes, wherever they are, are replaced by others: `replacement` of the
 /// bytes of a node, as [`super::Node::bytes`] borrows them from `bytes`, gives them. Types of tensors inside are left out of
 /// graphs, since they may change.

@@ -142,7 +142,7 @@ impl Tensor<'_> {
         }
     }
 
-    /// Gives each value of a constant of i64 or i32 to `take`, wherever the file holds it; none of
+    /// Gives each value of a constant of i64, i32, i8 or u8 to `take`, wherever the file holds it; none of
     /// those in another file, and none of other types.
     ///
     /// # Errors
@@ -157,6 +157,14 @@ impl Tensor<'_> {
             DataType::Other(6) => {
                 let (values, _) = self.raw_data.as_chunks();
                 values.iter().for_each(|&bytes| take(i32::from_le_bytes(bytes).into()));
+                5
+            }
+            DataType::Other(3) => {
+                self.raw_data.iter().for_each(|&byte| take(byte.cast_signed().into()));
+                5
+            }
+            DataType::Other(2) => {
+                self.raw_data.iter().for_each(|&byte| take(byte.into()));
                 5
             }
             _ => return Ok(()),

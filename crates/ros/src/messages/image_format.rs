@@ -39,12 +39,13 @@ impl<'a> CompressedImageFormat<'a> {
         let encoding = match encoding.trim() {
             // As in `jpeg; quality 80`, `png; bayer_rggb8` and `bayer_rggb8`.
             of if of.is_empty() || compression(of).is_some() => {
-                let before = rest.split("compressed").next().unwrap_or_default();
-                words(before).find(|word| is_encoding(word)).unwrap_or_default()
+                let mut before = words(rest).take_while(|word| !is_compressed(word));
+                before.find(|word| is_encoding(word)).unwrap_or_default()
             }
             encoding => encoding,
         };
-        let target = rest.split_once("compressed").map_or("", |(_, target)| target.trim());
+        let mut after = words(rest).skip_while(|word| !is_compressed(word)).skip(1);
+        let target = after.find(|word| !word.is_empty()).unwrap_or_default();
         Self {
             encoding,
             target,
@@ -64,7 +65,7 @@ impl<'a> CompressedImageFormat<'a> {
                 Some(Colors::Bgr) | None => FileSamples::Stored,
             });
         }
-        if matches!(self.encoding, "mono8" | "mono16" | "8UC1") {
+        if is_one_of(self.encoding, &["mono8", "mono16", "8UC1"]) {
             return Some(FileSamples::Stored);
         }
         // Colours that were made of another encoding.
@@ -95,12 +96,20 @@ enum Colors {
 impl Colors {
     /// The order of an encoding of 8 or 16 bits; that of OpenCV's own names is blue, green, red.
     fn of(encoding: &str) -> Option<Self> {
-        match encoding {
-            "rgb8" | "rgba8" | "rgb16" | "rgba16" => Some(Self::Rgb),
-            "bgr8" | "bgra8" | "bgr16" | "bgra16" | "8UC3" | "8UC4" => Some(Self::Bgr),
-            _ => None,
+        if is_one_of(encoding, &["rgb8", "rgba8", "rgb16", "rgba16"]) {
+            return Some(Self::Rgb);
         }
+        is_one_of(encoding, &["bgr8", "bgra8", "bgr16", "bgra16", "8UC3", "8UC4"])
+            .then_some(Self::Bgr)
     }
+}
+
+fn is_one_of(word: &str, names: &[&str]) -> bool {
+    names.iter().any(|name| word.eq_ignore_ascii_case(name))
+}
+
+fn is_compressed(word: &str) -> bool {
+    word.eq_ignore_ascii_case("compressed")
 }
 
 /// Whether a word is the name of an encoding of raw images, supported or not.
@@ -109,19 +118,28 @@ fn is_encoding(word: &str) -> bool {
     let of_opencv = || {
         let digits = word.trim_start_matches(|c: char| c.is_ascii_digit());
         let kind = digits.trim_end_matches(|c: char| c.is_ascii_digit());
-        digits.len() < word.len() && matches!(kind, "UC" | "SC" | "FC")
+        digits.len() < word.len() && is_one_of(kind, &["UC", "SC", "FC"])
     };
-    is_bayer(word) || is_yuv(word) || Encoding::from_ros(word).is_ok() || of_opencv()
+    is_bayer(word)
+        || is_yuv(word)
+        || Colors::of(word).is_some()
+        || Encoding::from_ros(word).is_ok()
+        || of_opencv()
 }
 
 fn is_bayer(encoding: &str) -> bool {
-    encoding.starts_with("bayer_")
+    begins(encoding, "bayer")
 }
 
 fn is_yuv(encoding: &str) -> bool {
     ["yuv", "yuyv", "uyvy", "nv12", "nv16", "nv21", "nv24"]
         .iter()
-        .any(|name| encoding.starts_with(name))
+        .any(|name| begins(encoding, name))
+}
+
+/// Whether a word begins so, in small or capital letters.
+fn begins(word: &str, with: &str) -> bool {
+    word.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with))
 }
 
 /// The compression that a word names.
@@ -191,6 +209,13 @@ mod tests {
             ("16UC1; png compressed ", Png, None),
             ("32FC1; png compressed ", Png, None),
             ("rgb9_unknown; jpeg compressed ", Jpeg, None),
+            ("RGB8; JPEG Compressed BGR8", Jpeg, Some(Stored)),
+            ("rgb8; jpeg compressed RGB8", Jpeg, Some(SwappedColors)),
+            ("rgb8; jpeg compressed rgb8; quality 90", Jpeg, Some(SwappedColors)),
+            ("rgb8;jpeg Compressed  rgb8 ", Jpeg, Some(SwappedColors)),
+            ("png; BAYER_RGGB8", Png, None),
+            ("png; BayerRG8", Png, None),
+            ("png; 16uc1", Png, None),
         ];
         for (format, compression, expected) in cases {
             let found = CompressedImageFormat::parse(format).samples(compression);

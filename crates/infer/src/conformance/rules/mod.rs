@@ -1,6 +1,7 @@
 //! What becomes of operators that rten computes in some cases, or otherwise than ONNX defines.
 
 mod convolution;
+mod fusions;
 mod nearest;
 mod quantized;
 mod resize;
@@ -15,6 +16,7 @@ use crate::onnx::{AttributeValue, write};
 use det_post_types::Result;
 
 pub(super) use convolution::{CONV, CONV_TRANSPOSE, POOL};
+pub(super) use fusions::{EXPAND, ONE_NUMBER};
 pub(super) use quantized::{CONV_INTEGER, MAT_MUL_INTEGER, QUANTIZE};
 pub(super) use resize::{RESIZE, UPSAMPLE};
 pub(super) use values::{BIT_CAST, CAST, CAST_LIKE, FIRST_OF_EQUAL, POW, SIGN, SOFTPLUS};
@@ -210,19 +212,6 @@ impl Place<'_, '_, '_> {
         }
     }
 }
-
-pub(super) const EXPAND: Rule = Rule {
-    text: "refused: a shape of fewer dimensions than the input",
-    apply: |place| {
-        let num = place.shape(1).and_then(|shape| shape.first().copied().flatten());
-        match (place.rank(0), num) {
-            (Some(rank), Some(num)) if num < rank as i64 => {
-                refused(format!("a shape of {num} dimensions for an input of {rank}"))
-            }
-            _ => Ok(Verdict::Computed),
-        }
-    },
-};
 
 pub(super) const GRID_SAMPLE: Rule = Rule {
     text: "bilinear with zeros around, inputs of 4 dimensions",

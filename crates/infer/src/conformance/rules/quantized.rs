@@ -1,64 +1,124 @@
 //! Operators of 8-bit integers.
 
-use super::{Place, Rule, Verdict, float_node, integers_node, refused};
+use std::collections::HashMap;
+
+use super::{Constant, Place, Rule, Verdict, float_node, integers_node, refused};
 use crate::onnx::replace::{self, Value};
-use crate::onnx::write;
+use det_post_types::Result;
 
 const FLOAT: i64 = 1;
 const UINT8: i64 = 2;
 const INT8: i64 = 3;
+const INT32: i64 = 6;
+
+/// Sums below are exact in f32.
+const MAX_EXACT: i64 = 1 << 24;
+/// The largest distance of a value from its zero point.
+const MAX_VALUE: i64 = 255;
 
 pub(in super::super) const CONV_INTEGER: Rule = Rule {
-    text: "as Conv; with a zero point the pads become a Pad by it, since rten pads with 0; refused: auto_pad SAME \
-           with a zero point",
+    text: "as MatMulInteger and Conv",
     apply: |place| {
-        let with_window = (super::CONV.apply)(place)?;
-        let zero = place.input(2);
-        let is_zero = zero.is_none() || place.is_constant_false(2);
-        let Some(zero) = zero.filter(|_| !is_zero) else { return Ok(with_window) };
-        if place.text("auto_pad", "NOTSET").starts_with("SAME") {
-            return refused("auto_pad and a zero point, where rten pads with 0");
-        }
-        let Some(pads) = place.integers("pads").filter(|pads| pads.iter().any(|&pad| pad != 0))
-        else {
-            return Ok(with_window);
-        };
-        let node = match with_window {
+        let node = match (super::CONV.apply)(place)? {
             Verdict::Replaced(mut nodes) => nodes.pop().unwrap_or_default(),
             Verdict::Computed => place.node.bytes.to_vec(),
             other => return Ok(other),
         };
-        let (Some(input), (before, after)) = (place.input(0), pads.split_at(pads.len() / 2)) else {
-            return refused("without an input");
+        if !matches!(place.rank(3), Some(0)) && place.input(3).is_some() && !is_one(place, 3) {
+            return refused("input 3, the zero point, is not known to be one number");
+        }
+        let Some(dims) = known(place.shape(1)) else {
+            return Ok(Verdict::OfShape("the shape of its weights is not known".into()));
         };
-        let all: Vec<i64> = [&[0, 0][..], before, &[0, 0], after].concat();
-        let (sizes, padded) = (place.inner("pads"), place.inner("padded"));
-        let (none, value) = (place.inner("none"), place.inner("value"));
-        let node = replace::with_attributes(&node, &["pads"], &[])?;
-        let node = write::renamed_node(&node, |at, _| (at == 0).then(|| padded.clone()), |_| None)?;
-        Ok(Verdict::Replaced(vec![
-            integers_node(&sizes, &all),
-            integers_node(&none, &[]),
-            // The zero point may be a list of one.
-            place.replacement("Reshape", &[zero, &none], &value, &[]),
-            place.replacement("Pad", &[input, &sizes, &value], &padded, &[]),
-            node,
-        ]))
+        let num: i64 = dims.iter().skip(1).product();
+        in_floats(place, "Conv", &node, num, &|at| at / num.max(1))
     },
 };
 
 pub(in super::super) const MAT_MUL_INTEGER: Rule = Rule {
-    text: "refused: zero points that are lists or of unknown shape",
+    text: "becomes Cast, Sub, MatMul, Cast, since rten limits sums to 16 bits on some CPUs; refused: vectors, sums that \
+           f32 may round",
     apply: |place| {
-        for at in [2, 3] {
-            if place.input(at).is_some() && place.rank(at) != Some(0) {
-                let reason = format!("input {at}, a zero point, is not known to be one number");
-                return Ok(Verdict::OfShape(reason));
-            }
+        let Some(dims) = known(place.shape(1)) else {
+            return Ok(Verdict::OfShape("the shape of input 1 is not known".into()));
+        };
+        let [.., num, columns] = dims[..] else {
+            return refused("input 1 is not a matrix");
+        };
+        if place.input(2).is_some() && place.rank(2) != Some(0) && !is_one(place, 2) {
+            let reason = "input 2, a zero point, is not known to be one number";
+            return Ok(Verdict::OfShape(reason.into()));
         }
-        Ok(Verdict::Computed)
+        let node = replace::node(place.node.name(), "MatMul", &[], &[], &[]);
+        in_floats(place, "MatMul", &node, num, &|at| at % columns.max(1))
     },
 };
+
+/// A shape without open dimensions.
+fn known(shape: Option<super::Shape>) -> Option<Vec<i64>> {
+    shape?.into_iter().collect()
+}
+
+fn is_one(place: &Place<'_, '_, '_>, at: usize) -> bool {
+    place.shape(at).is_some_and(|shape| shape == [Some(1)])
+}
+
+/// The operator in f32, whose sums of `num` products are exact; `output_of`: the output that a weight is for.
+fn in_floats(
+    place: &Place<'_, '_, '_>,
+    operator: &str,
+    node: &[u8],
+    num: i64,
+    output_of: &dyn Fn(i64) -> i64,
+) -> Result<Verdict> {
+    let Some(output) = place.output(0) else { return refused("without an output") };
+    let largest = match largest_sum(place, output_of) {
+        Some(sum) => sum.saturating_mul(MAX_VALUE),
+        None => num.saturating_mul(MAX_VALUE * MAX_VALUE),
+    };
+    if largest >= MAX_EXACT {
+        return refused(format!(
+            "sums of {num} products may be {largest}, beyond {MAX_EXACT}, up to which they are exact"
+        ));
+    }
+    let mut nodes = Vec::new();
+    let to = |number| [("to", Value::Int(number))];
+    let mut inputs = Vec::new();
+    for (at, zero_at) in [(0, 2), (1, 3)] {
+        let Some(name) = place.input(at) else { return refused("without inputs") };
+        let mut value = place.inner(&format!("float{at}"));
+        nodes.push(place.replacement("Cast", &[name], &value, &to(FLOAT)));
+        if let Some(zero) = place.input(zero_at) {
+            let [wide, less] = ["zero", "less"].map(|what| place.inner(&format!("{what}{at}")));
+            nodes.push(place.replacement("Cast", &[zero], &wide, &to(FLOAT)));
+            nodes.push(place.replacement("Sub", &[&value, &wide], &less, &[]));
+            value = less;
+        }
+        inputs.push(value);
+    }
+    let sums = place.inner("sums");
+    nodes.push(replace::of_operator(node, operator, &[&inputs[0], &inputs[1]], &sums)?);
+    nodes.push(place.replacement("Cast", &[&sums], output, &to(INT32)));
+    Ok(Verdict::Replaced(nodes))
+}
+
+/// The largest sum of the sizes of the weights of an output; `None` where they are not constants
+/// around zero.
+fn largest_sum(place: &Place<'_, '_, '_>, output_of: &dyn Fn(i64) -> i64) -> Option<i64> {
+    let Constant::Tensor(weights) = place.constant(1)? else { return None };
+    let is_around_zero = place.input(3).is_none() || place.is_constant_false(3);
+    if !is_around_zero || weights.is_in_other_file() {
+        return None;
+    }
+    let mut sums = HashMap::<i64, i64>::new();
+    let mut at = 0;
+    let add = |value: i64| {
+        *sums.entry(output_of(at)).or_default() += value.abs();
+        at += 1;
+    };
+    weights.each_integer(add).ok()?;
+    (at == weights.dims.iter().product::<i64>()).then(|| sums.into_values().max().unwrap_or(0))
+}
 
 pub(in super::super) const QUANTIZE: Rule = Rule {
     text: "becomes Div, Round, Add, Clip and Cast, since rten multiplies by the reciprocal of the scale; refused: \

@@ -51,7 +51,7 @@ pub(in super::super) const POW: Rule = Rule {
             ]))
         }
         (Some('i'), Some('f')) => refused("the exponent of an integer is a float"),
-        (Some(_), Some(_)) => Ok(Verdict::Computed),
+        (Some(_), Some(_)) => super::fusions::with_dimensions(place),
         _ => refused("the types of its inputs are not known"),
     },
 };
