@@ -115,7 +115,8 @@ impl Default for PointFields<'_> {
 
 /// A `sensor_msgs/PointCloud2` in the memory of its message.
 ///
-/// Checked: every point of `point_step` bytes in every row of `row_step` bytes is inside `data`.
+/// Checked: every point of `point_step` bytes in every row of `row_step` bytes is inside `data`, which
+/// has no bytes behind several rows.
 /// Where the declared step of the rows is 0, the size of all rows or a number of points, as some
 /// drivers write it, and `data` has exactly the bytes of the points, there is one reading without
 /// padding, and `row_step` is that of it. The fields are checked by the operation that reads them.
@@ -137,8 +138,8 @@ impl<'a> CloudView<'a> {
     ///
     /// # Errors
     /// `Layout` when a row is shorter than its points or the data ends before
-    /// the last point does, unless the step of the rows is corrected, and when there is data but no
-    /// point.
+    /// the last point does, unless the step of the rows is corrected, when data follows the last of
+    /// several rows, and when there is data but no point.
     pub fn new(
         [width, height]: [u32; 2],
         [point_step, row_step]: [u32; 2],
@@ -213,6 +214,13 @@ impl<'a, B: Copy> CloudView<'a, B> {
                 return layout(format!(
                     "data has {num_bytes} bytes, {width}x{height} points of point_step \
                      {point_step} and row_step {row_step} need {needed}"
+                ));
+            }
+            // Rows that are padded by more than `row_step` says would be read shifted.
+            let rows = row_step.saturating_mul(height);
+            if height > 1 && num_bytes > rows {
+                return layout(format!(
+                    "data has {num_bytes} bytes, {height} rows of row_step {row_step} have {rows}"
                 ));
             }
         }
@@ -419,7 +427,7 @@ mod tests {
 
     #[test]
     fn steps_of_rows_are_corrected_where_the_data_has_one_reading() {
-        let data = [0; 64];
+        let data = [0; 80];
         // 3 rows of 2 points of 8 bytes: declared step, bytes, step that is read
         let cases = [
             (16, 48, Some(16)),
@@ -429,6 +437,11 @@ mod tests {
             (2, 48, Some(16)),
             // Padded rows.
             (24, 64, Some(24)),
+            // The last row without its padding, and rows with more padding than declared.
+            (24, 72, Some(24)),
+            (24, 63, None),
+            (24, 73, None),
+            (16, 64, None),
             // Short data, more data than points, and steps without a known cause.
             (0, 47, None),
             (48, 47, None),
