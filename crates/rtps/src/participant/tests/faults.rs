@@ -384,8 +384,7 @@ fn a_heartbeat_before_the_first_request_does_not_replace_it() {
     let mut site = Site::new(Limits::default());
     let peer = Peer::new(4);
     announce_fast_dds(&mut site, peer);
-    let heartbeat = peer.heartbeat(SEDP_WRITERS_WRITER, [1, 3], 7);
-    site.core.handle(&heartbeat, peer.from, site.now);
+    site.core.handle(&peer.heartbeat(SEDP_WRITERS_WRITER, [1, 3], 7), peer.from, site.now);
     site.wait(SECOND);
     let found = requests_to(&mut site, peer, SEDP_WRITERS_WRITER);
     assert_eq!(found[0].0, 0, "{found:?}");
